@@ -1,0 +1,117 @@
+// Requests to tokens: sequences, batching, sampling.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "engine/sampling/sampler.hpp"
+#include "memory/kv_cache.hpp"
+#include "models/model.hpp"
+
+namespace quipu::engine {
+
+struct EngineOptions {
+  std::int64_t context = 0;    ///< positions per sequence; 0: the trained context, or what memory allows
+  std::int64_t sequences = 1;  ///< sequences that may run together (the pool holds context * sequences)
+  std::int64_t batch = 512;    ///< most tokens in one step (the scheduler's budget), `-b`
+  DType k_dtype = DType::f16, v_dtype = DType::f16;
+  std::uint64_t memory_budget =
+      0;  ///< bytes for weights, KV and scratch together; 0: what the machine has free
+  std::vector<std::shared_ptr<backends::Backend>>
+      backends;  ///< in order of preference; empty: the CPU backend
+};
+
+/// What the engine takes, by owner; kept to for its whole life.
+struct MemoryReport {
+  std::uint64_t weights = 0;  ///< mapped file bytes of the tensors
+  std::uint64_t kv = 0;
+  std::uint64_t scratch = 0;
+  std::uint64_t budget = 0;
+  std::int64_t context = 0;  ///< positions per sequence that this gives
+  std::int64_t trained_context = 0;
+  std::string context_reason;  ///< e.g. "the model's trained context", "limited by 3.1 GiB of free memory"
+};
+
+enum class StopReason { none, end_of_generation, stop_string, max_tokens, context_full, cancelled, error };
+std::string_view to_string(StopReason reason);  ///< "eos", "stop", "length", "context", "cancelled", "error"
+
+struct TokenEvent {
+  std::int32_t token = -1;
+  std::string text;  ///< printable text that this token released (see StreamDecoder, stop strings)
+  std::vector<TokenProbability> top;  ///< when asked for
+  float log_probability = 0;          ///< of the token, when `logprobs` is on
+  std::span<const float> logits;      ///< raw, valid during the call
+};
+
+struct Usage {
+  std::int64_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+  double prompt_ms = 0, generation_ms = 0, first_token_ms = 0;
+};
+
+struct Request {
+  std::vector<std::int32_t> prompt;
+  SamplingParams sampling;
+  std::int64_t max_tokens = -1;   ///< -1: until the model stops or the context is full
+  std::vector<std::string> stop;  ///< generation ends before the earliest match; it is not part of the text
+  std::size_t logprobs = 0;       ///< how many of the most probable tokens each event lists
+  bool ignore_eos = false;
+  bool special = false;             ///< print control tokens
+  bool context_shift = false;       ///< at a full context drop the oldest half after `keep` and recompute
+  std::int64_t keep = 0;            ///< prompt tokens that a shift keeps; -1: the whole prompt
+  bool want_prompt_logits = false;  ///< call on_prompt_logits for every prompt position (perplexity)
+  std::function<void(const TokenEvent&)> on_token;  ///< one call per generated token
+  std::function<void(std::int64_t position, std::span<const float> logits)> on_prompt_logits;
+};
+
+struct Result {
+  std::vector<std::int32_t> tokens;  ///< generated, without the token that stopped it
+  std::string text;
+  StopReason stop = StopReason::none;
+  std::string error;  ///< when stop == error
+  Usage usage;
+};
+
+using RequestId = std::uint64_t;
+
+/// One model on one set of devices. Not thread-safe: one thread drives `step()`.
+class Engine {
+ public:
+  /// Throws `Error`: a context or budget that does not fit says what is needed and what there is.
+  Engine(std::shared_ptr<const models::Model> model, EngineOptions options);
+  ~Engine();
+
+  const models::Model& model() const;
+  const MemoryReport& memory() const;
+
+  /// Queues a request. Throws `Error`: (context_overflow) a prompt longer than the context, by how much;
+  /// (invalid_argument) an empty prompt, a token outside the vocabulary, bad sampling parameters.
+  /// `base`: continue from this sequence's stored tokens; the longest common prefix is reused (the last
+  /// prompt token is always computed again, so that no logits need storing). Without it the engine starts
+  /// afresh.
+  RequestId submit(Request request, memory::Sequence* base = nullptr);
+  /// Schedules and runs one batch. False when nothing is left to do.
+  bool step();
+  void cancel(RequestId id);
+  /// Result of a finished request, once; nothing while it runs.
+  std::optional<Result> take_result(RequestId id);
+  /// The finished request's memory, to continue or save; empty if already taken.
+  std::optional<memory::Sequence> take_sequence(RequestId id);
+  /// submit + step until done.
+  Result generate(Request request, memory::Sequence* base = nullptr,
+                  std::optional<memory::Sequence>* keep = nullptr);
+  /// A fresh, empty sequence of this engine's pool.
+  memory::Sequence new_sequence();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace quipu::engine

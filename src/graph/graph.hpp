@@ -1,0 +1,166 @@
+// The computation of one model step: transformer-sized ops over [rows, width] float values.
+//
+// A graph is built once per model and reused for every batch: the number of rows of a value is symbolic
+// (`Rows`), so nothing in it depends on how many tokens a step has. Shapes are checked when an op is added;
+// kernels neither check nor fail.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tensor/tensor.hpp"
+
+namespace quipu::graph {
+
+/// How many rows a value has in a step.
+enum class Rows : std::uint8_t {
+  tokens,   ///< one per token of the batch
+  outputs,  ///< one per token whose output is asked for
+};
+
+/// Handle of a value of one graph.
+struct Value {
+  std::uint32_t id = UINT32_MAX;
+  bool operator==(const Value&) const = default;
+};
+
+struct ValueInfo {
+  Rows rows;
+  std::int64_t width;
+};
+
+enum class Activation : std::uint8_t { silu, gelu, gelu_tanh, gelu_quick, relu, relu_squared, sigmoid, tanh };
+
+// ---- ops: one struct each; inputs first, then constants. Weights are views that must outlive the graph.
+// ----
+
+/// out[t] = row tokens[t] of `weight` (shape [width, vocab]), decoded to float.
+struct Embed {
+  TensorView weight;
+};
+/// out = x / sqrt(mean(x^2) + eps) * weight, over groups of `weight.width()` elements when the row is a
+/// multiple of it (per-head norms). Source: Zhang & Sennrich 2019.
+struct RmsNorm {
+  Value x;
+  TensorView weight;
+  float eps;
+};
+/// out = (x - mean) / sqrt(var + eps) * weight + bias. Source: Ba et al. 2016.
+struct LayerNorm {
+  Value x;
+  TensorView weight;
+  std::optional<TensorView> bias;
+  float eps;
+};
+/// out[t, n] = sum_k x[t, k] * weight[n, k] (+ bias[n]); weight shape [K, N], any decodable dtype.
+struct Linear {
+  Value x;
+  TensorView weight;
+  std::optional<TensorView> bias;
+};
+/// Rotary position embedding on `heads` heads of `head_dim`; the first 2 * inv_freq.size() elements of each
+/// head turn by position * inv_freq[i], the rest pass through; the turned ones are also multiplied by
+/// `magnitude` (YaRN). Source: Su et al. 2021; Peng et al. 2023.
+struct Rope {
+  Value x;
+  std::int64_t heads, head_dim;
+  bool neox;  ///< pairs (i, i + n/2); false: pairs (2i, 2i + 1), the order of llama-architecture GGUF files
+  std::shared_ptr<const std::vector<double>> inv_freq;
+  float magnitude = 1.0f;
+};
+/// Causal attention over the sequence's cache: stores this step's k and v in cache layer `layer`, then
+/// out[t, h] = sum_i softmax_i(scale * q[t, h] . k_i) v_i over positions i <= position(t) of the same
+/// sequence. q: [tokens, heads * head_dim], k: [tokens, kv_heads * head_dim], v: [tokens, kv_heads * v_dim].
+struct Attention {
+  Value q, k, v;
+  std::int32_t layer;
+  std::int64_t heads, kv_heads, head_dim, v_dim;
+  float scale;
+  std::int64_t window = 0;          ///< > 0: only the last `window` positions, the own one included
+  float soft_cap = 0;               ///< > 0: scores become cap * tanh(score / cap)
+  std::optional<TensorView> sinks;  ///< [heads] logits that join the softmax without a value
+  float alibi_max_bias = 0;         ///< > 0: ALiBi slopes as in Press et al. 2021
+};
+/// out = activation(gate) * up.
+struct Glu {
+  Value gate, up;
+  Activation activation;
+};
+struct Activate {
+  Value x;
+  Activation activation;
+};
+struct Add {
+  Value a, b;
+};
+struct Mul {
+  Value a, b;
+};
+/// out = x * factor.
+struct Scale {
+  Value x;
+  float factor;
+};
+/// Rows of the tokens that have an output, in the order of `Step::output_rows`.
+struct GatherOutputs {
+  Value x;
+};
+
+using Op = std::variant<Embed, RmsNorm, LayerNorm, Linear, Rope, Attention, Glu, Activate, Add, Mul, Scale,
+                        GatherOutputs>;
+
+/// "linear", "rms_norm"…: for messages and profiles.
+std::string_view op_name(const Op& op);
+/// Values an op reads.
+std::vector<Value> op_inputs(const Op& op);
+
+struct Node {
+  Op op;
+  Value out;
+  std::string name;  ///< e.g. "blk.3.ffn_down", for messages and profiles
+};
+
+/// Nodes in execution order (each after its inputs).
+struct Graph {
+  std::vector<Node> nodes;
+  std::vector<ValueInfo> values;
+  Value output;                ///< [outputs, vocab] logits, or hidden states of an encoder
+  std::int32_t kv_layers = 0;  ///< number of cache layers the attention ops use
+  const ValueInfo& value(Value v) const { return values[v.id]; }
+};
+
+/// Adds ops, checking shapes. Every method throws `Error` (internal for a model's mistake,
+/// bad_file/unsupported for a weight of the wrong shape or dtype) that names the node.
+class Builder {
+ public:
+  /// Names the nodes added from here on: "blk.0.attn_q". Set before each op or group of ops.
+  Builder& at(std::string name);
+
+  Value embed(TensorView weight);
+  Value rms_norm(Value x, TensorView weight, float eps);
+  Value layer_norm(Value x, TensorView weight, std::optional<TensorView> bias, float eps);
+  Value linear(Value x, TensorView weight, std::optional<TensorView> bias = std::nullopt);
+  Value rope(Rope op);
+  Value attention(Attention op);
+  Value glu(Value gate, Value up, Activation activation);
+  Value activate(Value x, Activation activation);
+  Value add(Value a, Value b);
+  Value mul(Value a, Value b);
+  Value scale(Value x, float factor);
+  Value gather_outputs(Value x);
+  /// Ends the graph; `output` must have Rows::outputs.
+  Graph finish(Value output);
+
+ private:
+  Value push(Op op, Rows rows, std::int64_t width);
+  const ValueInfo& check(Value v) const;
+  Graph graph_;
+  std::string name_;
+};
+
+}  // namespace quipu::graph

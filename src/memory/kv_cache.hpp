@@ -1,0 +1,92 @@
+// What a sequence remembers: pages of keys and values from one pool.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "graph/step.hpp"
+#include "models/model.hpp"
+
+namespace quipu::memory {
+
+struct KvOptions {
+  DType k_dtype = DType::f16;  ///< f32, f16, bf16, q8_0 (head sizes that are multiples of 32)
+  DType v_dtype = DType::f16;
+  std::uint32_t pages = 0;  ///< capacity of the pool in pages of graph::kPagePositions positions
+};
+
+/// All layers' pages, with reference counts. Not thread-safe: owned by one engine.
+class PagePool {
+ public:
+  /// Allocates the whole pool from `device`. Throws `Error` (out_of_memory, invalid_argument for a dtype or
+  /// head size that does not fit).
+  PagePool(backends::Backend& backend, int device, const models::Hyperparameters& hyper,
+           std::int32_t kv_layers, const KvOptions& options);
+  ~PagePool();
+
+  /// A page with count 1, or nothing when the pool is exhausted.
+  std::optional<std::uint32_t> take();
+  void add_reference(std::uint32_t page);
+  void release(std::uint32_t page);  ///< count - 1; at 0 the page is free again
+  std::uint32_t references(std::uint32_t page) const;
+  void copy_page(std::uint32_t from, std::uint32_t to);  ///< all layers
+
+  std::uint32_t capacity() const;
+  std::uint32_t free_pages() const;
+  std::size_t page_bytes() const;  ///< of one page over all layers, keys and values
+  std::span<const graph::KvLayer> layers() const;
+  const KvOptions& options() const;
+
+  /// Bytes of one page over all pools for a model, before anything is allocated.
+  static std::size_t bytes_per_page(const models::Hyperparameters& hyper, std::int32_t kv_layers, DType k,
+                                    DType v);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// One sequence's page table. Copies share pages; a shared page is copied before it is written.
+class Sequence {
+ public:
+  explicit Sequence(std::shared_ptr<PagePool> pool);
+  ~Sequence();
+  Sequence(Sequence&&) noexcept;
+  Sequence& operator=(Sequence&&) noexcept;
+
+  std::int64_t length() const { return static_cast<std::int64_t>(tokens_.size()); }
+  /// Ids of the tokens whose keys and values are stored, by position.
+  std::span<const std::int32_t> tokens() const { return tokens_; }
+  std::span<const std::uint32_t> pages() const { return pages_; }
+
+  /// Makes room for `count` more positions, all of them writable (copy on write). False, and nothing changed,
+  /// when the pool has too few free pages.
+  bool reserve(std::int64_t count);
+  /// Records tokens whose keys and values the step just wrote.
+  void append(std::span<const std::int32_t> tokens);
+  /// Forgets positions >= length; pages that hold none of the rest go back to the pool.
+  void truncate(std::int64_t length);
+  /// A second sequence with the same content.
+  Sequence fork() const;
+  std::size_t bytes() const;  ///< of its pages, shared ones included
+
+  /// Writes tokens and pages to a state file (atomic; header with format version, model fingerprint, dtypes;
+  /// a checksum per section). Layout: docs/state-files.md.
+  void save(const std::filesystem::path& path, std::uint64_t fingerprint) const;
+  /// Replaces the content by a state file's. Throws `Error`: not_found, bad_file (cut, damaged, another
+  /// version), checksum, invalid_argument (another model or cache dtype), out_of_memory (too few pages); the
+  /// sequence is then unchanged.
+  void restore(const std::filesystem::path& path, std::uint64_t fingerprint);
+
+ private:
+  std::shared_ptr<PagePool> pool_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::uint32_t> pages_;
+};
+
+}  // namespace quipu::memory

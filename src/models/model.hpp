@@ -1,0 +1,120 @@
+// A loaded model: file, hyperparameters, tokenizer, graph.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/gguf/gguf.hpp"
+#include "graph/graph.hpp"
+#include "text/chat_template.hpp"
+#include "text/tokenizer.hpp"
+
+namespace quipu::models {
+
+enum class RopeScalingType { none, linear, ntk, yarn };
+
+/// From the file, each overridable by the user (`--rope-scaling`, `--rope-scale`, `--rope-freq-base` …).
+struct RopeScaling {
+  RopeScalingType type = RopeScalingType::none;
+  double factor = 1.0;  ///< context is `factor` times original_context
+  std::uint32_t original_context = 0;
+  double extrapolation_factor = 1.0;  ///< YaRN ext_factor
+  double attention_factor = 1.0;      ///< YaRN attn_factor
+  double beta_fast = 32.0, beta_slow = 1.0;
+};
+
+/// What the user may override. Fields left empty keep the file's value.
+struct RopeOverrides {
+  std::optional<RopeScalingType> type;
+  std::optional<double> factor;
+  std::optional<double> freq_base;
+  std::optional<std::uint32_t> original_context;
+  std::optional<double> extrapolation_factor, attention_factor, beta_fast, beta_slow;
+};
+
+/// Read from `<architecture>.*` keys, all validated. Per-layer values where files may give arrays.
+struct Hyperparameters {
+  std::string architecture;
+  std::uint32_t layers = 0;
+  std::uint32_t embedding = 0;  ///< width of the residual stream
+  std::uint32_t vocab = 0;
+  std::uint32_t trained_context = 0;  ///< as the file says, after rope scaling (YaRN: factor * original)
+  std::vector<std::uint32_t> heads, kv_heads, feed_forward;  ///< [layers]
+  std::uint32_t key_dim = 0, value_dim = 0;
+  std::uint32_t rope_dims = 0;
+  double rope_freq_base = 10000.0;
+  RopeScaling rope_scaling;
+  float norm_eps = 0;
+};
+
+struct LoadOptions {
+  MappedFile::Mode mode = MappedFile::Mode::map;
+  RopeOverrides rope;
+};
+
+/// Immutable after load; shared by all engines that use it.
+class Model {
+ public:
+  /// Throws `Error`: a file that is no model, an unknown architecture (named, with the list of supported
+  /// ones), missing or misshapen tensors, unusable settings, a tokenizer that disagrees with the embedding.
+  static std::shared_ptr<const Model> load(const std::filesystem::path& path,
+                                           const LoadOptions& options = {});
+
+  const gguf::File& file() const { return file_; }
+  const Hyperparameters& hyperparameters() const { return hyper_; }
+  const text::Tokenizer& tokenizer() const { return *tokenizer_; }
+  /// Null when the model has no chat template. Using an unreadable one throws then, not at load.
+  const text::ChatTemplate* chat_template() const;
+  /// The graph of one step; weights are views into the file.
+  graph::Graph build_graph() const;
+  /// 64-bit digest of hyperparameters and a sample of the weights; state files carry it.
+  std::uint64_t fingerprint() const { return fingerprint_; }
+  std::uint64_t weight_bytes() const { return weight_bytes_; }
+  std::uint64_t parameters() const { return parameters_; }
+  /// "llama 135M Q4_1": for people.
+  std::string description() const;
+
+ private:
+  gguf::File file_;
+  Hyperparameters hyper_;
+  std::unique_ptr<text::Tokenizer> tokenizer_;
+  std::unique_ptr<text::ChatTemplate> chat_template_;
+  std::uint64_t fingerprint_ = 0, weight_bytes_ = 0, parameters_ = 0;
+};
+
+/// Weights by name, with the shape each must have.
+class WeightSource {
+ public:
+  explicit WeightSource(const gguf::File& file) : file_(&file) {}
+  /// Required tensor of exactly this GGUF-order shape (trailing ones may be left out). Throws `Error`
+  /// (bad_file) that names the tensor, the shape found and the shape expected, and refuses integer dtypes.
+  TensorView get(std::string_view name, std::initializer_list<std::int64_t> shape) const;
+  /// Nothing when absent; still checked when present.
+  std::optional<TensorView> find(std::string_view name, std::initializer_list<std::int64_t> shape) const;
+
+ private:
+  const gguf::File* file_;
+};
+
+/// One architecture family: one file, one row in registry.cpp.
+struct Architecture {
+  std::string_view name;  ///< general.architecture
+  graph::Graph (*build)(const Hyperparameters& hyper, const WeightSource& weights);
+};
+const Architecture* find_architecture(std::string_view name);
+std::vector<std::string_view> architecture_names();
+
+/// Rotation per position of each pair: rope_dims / 2 values, scaling and per-pair factors (rope_freqs.weight)
+/// applied.
+struct RopeFrequencies {
+  std::shared_ptr<const std::vector<double>> inv_freq;
+  float magnitude = 1.0f;
+};
+RopeFrequencies rope_frequencies(const Hyperparameters& hyper, const std::optional<TensorView>& factors);
+
+}  // namespace quipu::models
