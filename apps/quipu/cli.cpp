@@ -1,0 +1,168 @@
+#include "cli.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+
+#include "core/error.hpp"
+
+namespace quipu::app {
+namespace {
+
+std::string environment_name(const std::string& names) {
+  const std::size_t start = names.find("--");
+  if (start == std::string::npos) return {};
+  std::string name = "QUIPU_";
+  for (std::size_t i = start + 2; i < names.size() && names[i] != ','; ++i)
+    name += names[i] == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(names[i])));
+  return name;
+}
+
+/// "-c" of "-c,--ctx-size": how a message calls the option.
+std::string display_name(const std::string& names) { return names.substr(0, names.find(',')); }
+
+[[noreturn]] void refuse(const std::string& names, const std::string& value, const std::string& reason) {
+  throw CLI::ValidationError(fmt::format("{} {}", display_name(names), printable(value, 60)), reason);
+}
+
+std::string range_text(const IntegerRange& range) {
+  constexpr auto lowest = std::numeric_limits<std::int64_t>::min();
+  constexpr auto highest = std::numeric_limits<std::int64_t>::max();
+  std::string text = "expected a whole number";
+  if (range.min != lowest && range.max != highest)
+    text += fmt::format(" from {} to {}", range.min, range.max);
+  else if (range.min != lowest)
+    text += fmt::format(" >= {}", range.min);
+  else if (range.max != highest)
+    text += fmt::format(" <= {}", range.max);
+  if (!range.note.empty()) text += fmt::format(" ({})", range.note);
+  return text;
+}
+
+std::string range_text(const NumberRange& range) {
+  std::string text = "expected a finite number";
+  if (std::isfinite(range.min)) text += fmt::format(" {} {}", range.min_open ? ">" : ">=", range.min);
+  if (std::isfinite(range.max))
+    text += fmt::format("{} <= {}", std::isfinite(range.min) ? " and" : "", range.max);
+  if (!range.note.empty()) text += fmt::format(" ({})", range.note);
+  return text;
+}
+
+double checked_number(const std::string& names, const NumberRange& range, const std::string& value) {
+  const auto number = parse_number(value);
+  if (!number || *number < range.min || *number > range.max || (range.min_open && *number == range.min))
+    refuse(names, value, range_text(range));
+  return *number;
+}
+
+}  // namespace
+
+void parsed_option(CLI::App& app, const std::string& names, const std::string& type, const std::string& help,
+                   std::function<void(const std::string&)> parse) {
+  auto store = [names, parse = std::move(parse)](const std::string& value) {
+    try {
+      parse(value);
+    } catch (const std::string& reason) {
+      refuse(names, value, reason);
+    }
+  };
+  app.add_option_function<std::string>(names, store, help)
+      ->type_name(type)
+      ->envname(environment_name(names))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
+void text_option(CLI::App& app, const std::string& names, std::string& target, const std::string& help) {
+  parsed_option(app, names, "TEXT", help, [&target](const std::string& value) { target = value; });
+}
+
+void text_list_option(CLI::App& app, const std::string& names, std::vector<std::string>& target,
+                      const std::string& help) {
+  auto store = [&target](const std::vector<std::string>& values) {
+    target.insert(target.end(), values.begin(), values.end());
+  };
+  // One value each time the option is given, so that a positional argument behind it stays one.
+  app.add_option_function<std::vector<std::string>>(names, store, help)
+      ->type_name("TEXT")
+      ->envname(environment_name(names))
+      ->type_size(1)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void choice_option(CLI::App& app, const std::string& names, std::string& target,
+                   const std::vector<std::string>& choices, const std::string& help) {
+  const std::string list = fmt::format("{}", fmt::join(choices, "|"));
+  parsed_option(app, names, list, help, [&target, choices, list](const std::string& value) {
+    for (const std::string& choice : choices) {
+      if (choice != value) continue;
+      target = value;
+      return;
+    }
+    throw fmt::format("expected one of {}", list);
+  });
+}
+
+void flag_option(CLI::App& app, const std::string& names, bool& target, const std::string& help) {
+  app.add_flag(names, target, help)->envname(environment_name(names));
+}
+
+void integer_option(CLI::App& app, const std::string& names, std::int64_t& target, IntegerRange range,
+                    const std::string& help) {
+  parsed_option(app, names, "N", help, [&target, range](const std::string& value) {
+    const auto number = parse_integer(value);
+    if (!number || *number < range.min || *number > range.max) throw range_text(range);
+    target = *number;
+  });
+}
+
+void number_option(CLI::App& app, const std::string& names, double& target, NumberRange range,
+                   const std::string& help) {
+  parsed_option(app, names, "X", help, [&target, range, names](const std::string& value) {
+    target = checked_number(names, range, value);
+  });
+}
+
+void number_option(CLI::App& app, const std::string& names, std::optional<double>& target, NumberRange range,
+                   const std::string& help) {
+  parsed_option(app, names, "X", help, [&target, range, names](const std::string& value) {
+    target = checked_number(names, range, value);
+  });
+}
+
+std::optional<std::int64_t> parse_integer(std::string_view text) {
+  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> parse_number(std::string_view text) {
+  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+std::vector<std::string> spell_out(int argc, const char* const* argv) {
+  static constexpr std::pair<std::string_view, std::string_view> kLongNames[] = {{"-ngl", "--n-gpu-layers"},
+                                                                                 {"-ctk", "--cache-type-k"},
+                                                                                 {"-ctv", "--cache-type-v"},
+                                                                                 {"-sys", "--system"}};
+  std::vector<std::string> arguments;
+  bool options = true;
+  for (int i = 1; i < argc; ++i) {
+    std::string argument = argv[i];
+    options = options && argument != "--";
+    for (const auto& [name, spelled] : kLongNames)
+      if (options && argument == name) argument = spelled;
+    arguments.push_back(std::move(argument));
+  }
+  return arguments;
+}
+
+}  // namespace quipu::app

@@ -1,0 +1,79 @@
+// quipu: the command-line program.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <clocale>
+#include <new>
+#include <string>
+
+#include "cli.hpp"
+#include "commands.hpp"
+#include "core/error.hpp"
+#include "output.hpp"
+
+namespace {
+
+constexpr int kFailure = 1;
+constexpr int kUsage = 2;
+
+/// One line on stderr, whatever the message holds.
+int report(std::string message, int status) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  quipu::app::write_stderr("quipu: error: " + message + "\n");
+  return status;
+}
+
+int parse_and_run(CLI::App& app, int argc, char** argv) {
+  using namespace quipu::app;
+  std::vector<std::string> arguments = spell_out(argc, argv);
+  std::reverse(arguments.begin(), arguments.end());
+  try {
+    app.parse(std::move(arguments));
+    if (app.get_subcommands().empty()) write_stdout(app.help());
+    return 0;
+  } catch (const CLI::CallForHelp&) {
+    const CLI::App* target = &app;
+    while (!target->get_subcommands().empty()) target = target->get_subcommands().front();
+    write_stdout(target->help());
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    write_stdout(std::string(version.what()) + "\n");
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return report(std::string(error.what()) + " (see `quipu --help`)", kUsage);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace quipu::app;
+  prepare_standard_streams();
+  std::setlocale(LC_CTYPE, "");
+  try {
+    CLI::App app("Runs large language models from GGUF files.", "quipu");
+    app.set_version_flag("--version", "quipu " QUIPU_VERSION);
+    app.require_subcommand(0, 1);
+    add_run(app);
+    add_chat(app);
+#ifdef QUIPU_HAS_TOKENIZE
+    add_tokenize(app);
+#endif
+#ifdef QUIPU_HAS_INSPECT
+    add_inspect(app);
+#endif
+    add_bench(app);
+    add_eval(app);
+    add_pull(app);
+    add_models(app);
+    add_completion(app);
+    return parse_and_run(app, argc, argv);
+  } catch (const Exit& exit) {
+    return exit.status;
+  } catch (const quipu::Error& error) {
+    return report(error.message(), kFailure);
+  } catch (const std::bad_alloc&) {
+    return report("out of memory", kFailure);
+  } catch (const std::exception& error) {
+    return report(std::string("unexpected: ") + error.what(), kFailure);
+  }
+}
