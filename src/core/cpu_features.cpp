@@ -1,0 +1,105 @@
+#include "core/cpu_features.hpp"
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+
+#include "core/error.hpp"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace quipu {
+namespace {
+
+constexpr std::array kAllIsas{Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx};
+
+#if defined(__x86_64__)
+
+constexpr bool has(std::uint32_t word, int bit) { return (word >> bit & 1U) != 0; }
+
+// Which register files the operating system saves (XCR0). Inline assembly, because the intrinsic needs a
+// target flag that this file must not be built with.
+std::uint64_t enabled_state() {
+  std::uint32_t low = 0, high = 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return std::uint64_t{high} << 32 | low;
+}
+
+// Linux gives out the 8 KiB of tile state only to processes that ask for it.
+bool request_tiles() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILE_DATA
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+// Bit numbers: Intel SDM volume 2, CPUID leaves 1 and 7; volume 1, chapter 13 (XCR0).
+Isa detect() {
+  std::uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return Isa::baseline;
+  const bool osxsave = has(ecx, 27), avx = has(ecx, 28), fma = has(ecx, 12), f16c = has(ecx, 29);
+  if (!osxsave || !avx) return Isa::baseline;
+  const std::uint64_t state = enabled_state();
+  const auto saved = [state](std::uint64_t mask) { return (state & mask) == mask; };
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return Isa::baseline;
+  const bool avx2 = has(ebx, 5);
+  if (!(avx2 && fma && f16c && saved(0x6))) return Isa::baseline;
+  const bool avx512 =
+      has(ebx, 16) && has(ebx, 17) && has(ebx, 30) && has(ebx, 31) && has(ecx, 1) && has(ecx, 11);
+  if (!(avx512 && saved(0xE6))) return Isa::avx2;
+  const bool amx = has(edx, 22) && has(edx, 24) && has(edx, 25);
+  if (!(amx && saved(0x60000) && request_tiles())) return Isa::avx512;
+  return Isa::amx;
+}
+
+#else
+
+Isa detect() { return Isa::baseline; }
+
+#endif
+
+}  // namespace
+
+std::string_view to_string(Isa isa) {
+  switch (isa) {
+    case Isa::baseline:
+      return "baseline";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx512:
+      return "avx512";
+    case Isa::amx:
+      return "amx";
+  }
+  return "unknown";
+}
+
+Isa detect_isa() {
+  static const Isa isa = detect();
+  return isa;
+}
+
+Isa selected_isa() {
+  const Isa best = detect_isa();
+  const char* name = std::getenv("QUIPU_ISA");
+  if (name == nullptr || *name == '\0') return best;
+  for (const Isa isa : kAllIsas) {
+    if (to_string(isa) != name) continue;
+    if (isa > best)
+      fail(ErrorCode::unsupported, "QUIPU_ISA is \"{}\", but this machine supports at most \"{}\"",
+           to_string(isa), to_string(best));
+    return isa;
+  }
+  fail(ErrorCode::invalid_argument, "QUIPU_ISA is \"{}\"; expected baseline, avx2, avx512 or amx",
+       printable(name));
+}
+
+}  // namespace quipu

@@ -1,0 +1,157 @@
+#include "core/threads.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "core/cpu_limits.hpp"
+#include "core/error.hpp"
+
+namespace quipu {
+namespace {
+
+using Counter = std::atomic<std::uint32_t>;
+
+constexpr std::size_t kCacheLine = 64;
+constexpr auto kSpin = std::chrono::microseconds(50);  // about what a wake through the kernel costs
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+// Returns when `value` is no longer `old`: spins for `spin`, then sleeps until notified.
+void wait_while(const Counter& value, std::uint32_t old, std::chrono::nanoseconds spin) {
+  if (spin.count() > 0) {
+    const auto deadline = std::chrono::steady_clock::now() + spin;
+    do {
+      for (int i = 0; i < 16; ++i) {
+        if (value.load(std::memory_order_acquire) != old) return;
+        pause_briefly();
+      }
+    } while (std::chrono::steady_clock::now() < deadline);
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+struct ThreadPool::State {
+  explicit State(int threads) : size(threads), errors(static_cast<std::size_t>(threads)), workers_left(0) {
+    // With more threads than CPUs a spinning thread only keeps the awaited one from running.
+    const auto cpus = allowed_cpus().size();
+    spin = cpus == 0 || static_cast<std::size_t>(threads) <= cpus ? kSpin : std::chrono::nanoseconds(0);
+  }
+
+  void call(int thread) noexcept {
+    try {
+      (*task)(thread);
+    } catch (...) {
+      errors[static_cast<std::size_t>(thread)] = std::current_exception();
+    }
+  }
+
+  void work(int thread) {
+    for (std::uint32_t seen = 0;; ++seen) {
+      wait_while(round, seen, spin);
+      if (task == nullptr) return;
+      call(thread);
+      if (workers_left.fetch_sub(1, std::memory_order_acq_rel) == 1) workers_left.notify_all();
+    }
+  }
+
+  // Starts a round: every worker sees `next` (null: return for good).
+  void start(const std::function<void(int)>* next) {
+    task = next;
+    workers_left.store(static_cast<std::uint32_t>(workers.size()), std::memory_order_relaxed);
+    round.fetch_add(1, std::memory_order_release);
+    round.notify_all();
+  }
+
+  void stop() {
+    start(nullptr);
+    for (std::thread& worker : workers) worker.join();
+    workers.clear();
+  }
+
+  const int size;
+  std::chrono::nanoseconds spin{};
+  const std::function<void(int)>* task = nullptr;  // written between rounds only
+  std::vector<std::exception_ptr> errors;          // one a thread
+  std::vector<std::thread> workers;
+  std::atomic<bool> running{false};
+  // Each counter on its own cache line: spinning on one must not slow down writes to another.
+  alignas(kCacheLine) Counter round{0};
+  alignas(kCacheLine) Counter workers_left;
+  alignas(kCacheLine) Counter arrived{0};     // threads at the barrier
+  alignas(kCacheLine) Counter generation{0};  // barriers passed
+};
+
+ThreadPool::ThreadPool(int threads) {
+  if (threads < 1) fail(ErrorCode::invalid_argument, "thread count is {}; expected at least 1", threads);
+  state_ = std::make_unique<State>(threads);
+  State* state = state_.get();
+  state->workers.reserve(static_cast<std::size_t>(threads) - 1);
+  try {
+    for (int thread = 1; thread < threads; ++thread)
+      state->workers.emplace_back([state, thread] { state->work(thread); });
+  } catch (const std::system_error& error) {
+    const std::size_t started = state->workers.size() + 1;
+    state->stop();
+    fail(ErrorCode::out_of_memory, "cannot start {} threads: the system refused after {}: {}", threads,
+         started, error.code().message());
+  }
+}
+
+ThreadPool::~ThreadPool() { state_->stop(); }
+
+int ThreadPool::size() const { return state_->size; }
+
+void ThreadPool::run(const std::function<void(int thread)>& task) {
+  State& state = *state_;
+  if (state.running.exchange(true, std::memory_order_acquire))
+    fail(ErrorCode::internal, "ThreadPool::run was called while another run of the same pool is under way");
+  state.start(&task);
+  state.call(0);
+  for (std::uint32_t left; (left = state.workers_left.load(std::memory_order_acquire)) != 0;)
+    wait_while(state.workers_left, left, state.spin);
+  std::exception_ptr first;
+  for (std::exception_ptr& error : state.errors) {
+    if (!first) first = error;
+    error = nullptr;
+  }
+  state.running.store(false, std::memory_order_release);
+  if (first) std::rethrow_exception(first);
+}
+
+void ThreadPool::barrier() {
+  State& state = *state_;
+  // The generation cannot change before this thread has arrived, so the order of these two is safe.
+  const std::uint32_t generation = state.generation.load(std::memory_order_acquire);
+  if (state.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<std::uint32_t>(state.size)) {
+    state.arrived.store(0, std::memory_order_relaxed);
+    state.generation.fetch_add(1, std::memory_order_release);
+    state.generation.notify_all();
+  } else {
+    wait_while(state.generation, generation, state.spin);
+  }
+}
+
+Range share(std::size_t total, int thread, int threads, std::size_t grain) {
+  const std::size_t units = total / grain + (total % grain != 0 ? 1 : 0);
+  const auto index = static_cast<std::size_t>(thread), count = static_cast<std::size_t>(threads);
+  const std::size_t each = units / count, extra = units % count;
+  const std::size_t first = index * each + std::min(index, extra);
+  const std::size_t last = first + each + (index < extra ? 1 : 0);
+  return {std::min(first * grain, total), std::min(last * grain, total)};
+}
+
+}  // namespace quipu
