@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/error.hpp"
 #include "formats/gguf/gguf.hpp"
 #include "graph/graph.hpp"
 #include "text/chat_template.hpp"
@@ -28,7 +29,9 @@ struct RopeScaling {
   double beta_fast = 32.0, beta_slow = 1.0;
 };
 
-/// What the user may override. Fields left empty keep the file's value.
+/// What the user may override. Fields left empty keep the file's value. A factor without a type, on a file
+/// that has no scaling, means linear. Numbers are rounded to float, the precision of a GGUF file, so that a
+/// setting gives the same bytes whether it comes from the file or from here.
 struct RopeOverrides {
   std::optional<RopeScalingType> type;
   std::optional<double> factor;
@@ -50,7 +53,15 @@ struct Hyperparameters {
   double rope_freq_base = 10000.0;
   RopeScaling rope_scaling;
   float norm_eps = 0;
+  std::uint32_t sliding_window = 0;  ///< positions a token attends to, itself included; 0: all
+  std::uint32_t experts = 0, experts_used = 0;
 };
+
+/// Reads and validates the `<architecture>.*` keys and applies the overrides. Throws `Error`: bad_file or
+/// unsupported with file and key, what was found and what was expected; invalid_argument for an override. An
+/// override without effect, or a key that contradicts another, adds a sentence to `warnings`.
+Hyperparameters read_hyperparameters(const gguf::File& file, std::string_view architecture,
+                                     const RopeOverrides& overrides, std::vector<std::string>& warnings);
 
 struct LoadOptions {
   MappedFile::Mode mode = MappedFile::Mode::map;
@@ -68,7 +79,8 @@ class Model {
   const gguf::File& file() const { return file_; }
   const Hyperparameters& hyperparameters() const { return hyper_; }
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
-  /// Null when the model has no chat template. Using an unreadable one throws then, not at load.
+  /// Null when the model has no chat template. Throws `Error` when the file's template is not usable: the
+  /// model itself loads all the same.
   const text::ChatTemplate* chat_template() const;
   /// The graph of one step; weights are views into the file.
   graph::Graph build_graph() const;
@@ -78,12 +90,16 @@ class Model {
   std::uint64_t parameters() const { return parameters_; }
   /// "llama 135M Q4_1": for people.
   std::string description() const;
+  /// What loading had to say aloud (also logged): overrides without effect, tensors that are not used.
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   gguf::File file_;
   Hyperparameters hyper_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::unique_ptr<text::ChatTemplate> chat_template_;
+  std::optional<Error> chat_template_error_;
+  std::vector<std::string> warnings_;
   std::uint64_t fingerprint_ = 0, weight_bytes_ = 0, parameters_ = 0;
 };
 
@@ -109,8 +125,9 @@ struct Architecture {
 const Architecture* find_architecture(std::string_view name);
 std::vector<std::string_view> architecture_names();
 
-/// Rotation per position of each pair: rope_dims / 2 values, scaling and per-pair factors (rope_freqs.weight)
-/// applied.
+/// Rotation per position of each pair: rope_dims / 2 values, scaling and per-pair factors (rope_freqs.weight:
+/// divisors, as llama3 scaling needs them) applied. Throws `Error` (bad_file) for a factor that is not a
+/// positive number.
 struct RopeFrequencies {
   std::shared_ptr<const std::vector<double>> inv_freq;
   float magnitude = 1.0f;

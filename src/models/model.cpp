@@ -1,0 +1,142 @@
+#include "models/model.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "core/checksum.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+
+namespace quipu::models {
+namespace {
+
+const Architecture& architecture_of(const gguf::File& file) {
+  const std::string& name = file.metadata().get_string("general.architecture");
+  if (file.tensors().empty())
+    fail(ErrorCode::bad_file,
+         "{}: this file holds a vocabulary only (it has no tensors), expected the weights of a model",
+         printable(file.name()));
+  if (const Architecture* found = find_architecture(name)) return *found;
+  fail(ErrorCode::unsupported, "{}: general.architecture is '{}', which is not supported (supported: {})",
+       printable(file.name()), printable(name), fmt::join(architecture_names(), ", "));
+}
+
+std::set<std::string_view> tensors_used(const graph::Graph& graph) {
+  std::set<std::string_view> used{"rope_freqs.weight"};
+  const auto add = [&](const std::optional<TensorView>& tensor) {
+    if (tensor) used.insert(tensor->name);
+  };
+  for (const graph::Node& node : graph.nodes) {
+    if (const auto* embed = std::get_if<graph::Embed>(&node.op)) used.insert(embed->weight.name);
+    if (const auto* norm = std::get_if<graph::RmsNorm>(&node.op)) used.insert(norm->weight.name);
+    if (const auto* attention = std::get_if<graph::Attention>(&node.op)) add(attention->sinks);
+    if (const auto* norm = std::get_if<graph::LayerNorm>(&node.op)) {
+      used.insert(norm->weight.name);
+      add(norm->bias);
+    }
+    if (const auto* linear = std::get_if<graph::Linear>(&node.op)) {
+      used.insert(linear->weight.name);
+      add(linear->bias);
+    }
+  }
+  return used;
+}
+
+/// What the file holds and the architecture has no place for would change the output if it did: said aloud.
+void warn_about_unused(const gguf::File& file, const graph::Graph& graph, const RopeOverrides& rope,
+                       std::string_view architecture, std::vector<std::string>& warnings) {
+  const std::set<std::string_view> used = tensors_used(graph);
+  std::size_t count = 0;
+  std::string first;
+  for (const TensorView& tensor : file.tensors())
+    if (!used.contains(tensor.name) && count++ == 0) first = printable(tensor.name);
+  if (count > 0)
+    warnings.push_back(fmt::format("{} of {} tensors are not used by architecture {} (the first is {})",
+                                   count, file.tensors().size(), architecture, first));
+
+  const bool given = rope.type || rope.factor || rope.freq_base || rope.original_context ||
+                     rope.extrapolation_factor || rope.attention_factor || rope.beta_fast || rope.beta_slow;
+  const bool rotates = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const graph::Node& node) {
+    return std::holds_alternative<graph::Rope>(node.op);
+  });
+  if (given && !rotates)
+    warnings.push_back(fmt::format("the RoPE options have no effect: architecture {} has no rotary positions",
+                                   architecture));
+}
+
+/// Digest of the settings that shape the computation, the tensor table, and the start, middle and end of
+/// every tensor.
+std::uint64_t fingerprint_of(const Hyperparameters& h, const gguf::File& file) {
+  constexpr std::size_t kSample = 64;
+  const RopeScaling& s = h.rope_scaling;
+  std::string text = fmt::format(
+      "{} {} {} {} {} [{}] [{}] [{}] {} {} {} {:a} {} {:a} {} {:a} {:a} {:a} {:a} {:a} {}\n", h.architecture,
+      h.layers, h.embedding, h.vocab, h.trained_context, fmt::join(h.heads, ","), fmt::join(h.kv_heads, ","),
+      fmt::join(h.feed_forward, ","), h.key_dim, h.value_dim, h.rope_dims, h.rope_freq_base,
+      static_cast<int>(s.type), s.factor, s.original_context, s.extrapolation_factor, s.attention_factor,
+      s.beta_fast, s.beta_slow, h.norm_eps, h.sliding_window);
+  for (const TensorView& tensor : file.tensors()) {
+    text += fmt::format("{} {} {}\n", tensor.name, to_string(tensor.dtype), fmt::join(tensor.shape, "x"));
+    const std::size_t bytes = tensor.bytes(), size = std::min(bytes, kSample);
+    for (const std::size_t at : {std::size_t{0}, (bytes - size) / 2, bytes - size})
+      text.append(reinterpret_cast<const char*>(tensor.data) + at, size);
+  }
+  return xxh64(std::as_bytes(std::span(text)));
+}
+
+std::string short_count(std::uint64_t n) {
+  const auto value = static_cast<double>(n);
+  if (n >= 10'000'000'000) return fmt::format("{:.0f}B", value / 1e9);
+  if (n >= 1'000'000'000) return fmt::format("{:.1f}B", value / 1e9);
+  if (n >= 1'000'000) return fmt::format("{:.0f}M", value / 1e6);
+  return fmt::format("{:.0f}K", value / 1e3);
+}
+
+}  // namespace
+
+std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, const LoadOptions& options) {
+  const auto model = std::make_shared<Model>();
+  model->file_ = gguf::File::open(path, {.mode = options.mode});
+  const gguf::File& file = model->file_;
+  const Architecture& architecture = architecture_of(file);
+  model->hyper_ = read_hyperparameters(file, architecture.name, options.rope, model->warnings_);
+  model->tokenizer_ = text::Tokenizer::from_metadata(file.metadata());
+  try {
+    model->chat_template_ = text::ChatTemplate::from_metadata(file.metadata());
+  } catch (const Error& error) {
+    model->chat_template_error_ = error;
+  }
+  for (const TensorView& tensor : file.tensors()) {
+    model->weight_bytes_ += tensor.bytes();
+    model->parameters_ += static_cast<std::uint64_t>(tensor.elements());
+  }
+  // Binds every weight once, so that a missing or misshapen tensor is an error of loading.
+  warn_about_unused(file, model->build_graph(), options.rope, architecture.name, model->warnings_);
+  model->fingerprint_ = fingerprint_of(model->hyper_, file);
+  for (const std::string& warning : model->warnings_)
+    log::warning("{}: {}", printable(path.filename().string()), warning);
+  return model;
+}
+
+const text::ChatTemplate* Model::chat_template() const {
+  if (chat_template_error_) throw *chat_template_error_;
+  return chat_template_.get();
+}
+
+graph::Graph Model::build_graph() const {
+  return find_architecture(hyper_.architecture)->build(hyper_, WeightSource(file_));
+}
+
+std::string Model::description() const {
+  std::map<DType, std::int64_t> elements;
+  for (const TensorView& tensor : file_.tensors()) elements[tensor.dtype] += tensor.elements();
+  const auto most = std::max_element(elements.begin(), elements.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  return fmt::format("{} {} {}", hyper_.architecture, short_count(parameters_), to_string(most->first));
+}
+
+}  // namespace quipu::models
