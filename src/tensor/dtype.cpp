@@ -16,26 +16,26 @@ using namespace codecs;
 constexpr std::array kTable{
     DTypeInfo{DType::f32, "F32", 1, 4, false, decode_f32, encode_f32},
     DTypeInfo{DType::f16, "F16", 1, 2, false, decode_f16, encode_f16},
-    DTypeInfo{DType::q4_0, "Q4_0", 32, 18, false, nullptr, nullptr},
-    DTypeInfo{DType::q4_1, "Q4_1", 32, 20, false, nullptr, nullptr},
-    DTypeInfo{DType::q5_0, "Q5_0", 32, 22, false, nullptr, nullptr},
-    DTypeInfo{DType::q5_1, "Q5_1", 32, 24, false, nullptr, nullptr},
-    DTypeInfo{DType::q8_0, "Q8_0", 32, 34, false, nullptr, nullptr},
+    DTypeInfo{DType::q4_0, "Q4_0", 32, 18, false, decode_q4_0, nullptr},
+    DTypeInfo{DType::q4_1, "Q4_1", 32, 20, false, decode_q4_1, nullptr},
+    DTypeInfo{DType::q5_0, "Q5_0", 32, 22, false, decode_q5_0, nullptr},
+    DTypeInfo{DType::q5_1, "Q5_1", 32, 24, false, decode_q5_1, nullptr},
+    DTypeInfo{DType::q8_0, "Q8_0", 32, 34, false, decode_q8_0, nullptr},
     DTypeInfo{DType::q8_1, "Q8_1", 32, 36, false, nullptr, nullptr},
-    DTypeInfo{DType::q2_k, "Q2_K", 256, 84, false, nullptr, nullptr},
-    DTypeInfo{DType::q3_k, "Q3_K", 256, 110, false, nullptr, nullptr},
-    DTypeInfo{DType::q4_k, "Q4_K", 256, 144, false, nullptr, nullptr},
-    DTypeInfo{DType::q5_k, "Q5_K", 256, 176, false, nullptr, nullptr},
-    DTypeInfo{DType::q6_k, "Q6_K", 256, 210, false, nullptr, nullptr},
+    DTypeInfo{DType::q2_k, "Q2_K", 256, 84, false, decode_q2_k, nullptr},
+    DTypeInfo{DType::q3_k, "Q3_K", 256, 110, false, decode_q3_k, nullptr},
+    DTypeInfo{DType::q4_k, "Q4_K", 256, 144, false, decode_q4_k, nullptr},
+    DTypeInfo{DType::q5_k, "Q5_K", 256, 176, false, decode_q5_k, nullptr},
+    DTypeInfo{DType::q6_k, "Q6_K", 256, 210, false, decode_q6_k, nullptr},
     DTypeInfo{DType::q8_k, "Q8_K", 256, 292, false, nullptr, nullptr},
     DTypeInfo{DType::iq2_xxs, "IQ2_XXS", 256, 66, false, nullptr, nullptr},
     DTypeInfo{DType::iq2_xs, "IQ2_XS", 256, 74, false, nullptr, nullptr},
     DTypeInfo{DType::iq3_xxs, "IQ3_XXS", 256, 98, false, nullptr, nullptr},
     DTypeInfo{DType::iq1_s, "IQ1_S", 256, 50, false, nullptr, nullptr},
-    DTypeInfo{DType::iq4_nl, "IQ4_NL", 32, 18, false, nullptr, nullptr},
+    DTypeInfo{DType::iq4_nl, "IQ4_NL", 32, 18, false, decode_iq4_nl, nullptr},
     DTypeInfo{DType::iq3_s, "IQ3_S", 256, 110, false, nullptr, nullptr},
     DTypeInfo{DType::iq2_s, "IQ2_S", 256, 82, false, nullptr, nullptr},
-    DTypeInfo{DType::iq4_xs, "IQ4_XS", 256, 136, false, nullptr, nullptr},
+    DTypeInfo{DType::iq4_xs, "IQ4_XS", 256, 136, false, decode_iq4_xs, nullptr},
     DTypeInfo{DType::i8, "I8", 1, 1, true, nullptr, nullptr},
     DTypeInfo{DType::i16, "I16", 1, 2, true, nullptr, nullptr},
     DTypeInfo{DType::i32, "I32", 1, 4, true, nullptr, nullptr},
@@ -45,7 +45,7 @@ constexpr std::array kTable{
     DTypeInfo{DType::bf16, "BF16", 1, 2, false, decode_bf16, encode_bf16},
     DTypeInfo{DType::tq1_0, "TQ1_0", 256, 54, false, nullptr, nullptr},
     DTypeInfo{DType::tq2_0, "TQ2_0", 256, 66, false, nullptr, nullptr},
-    DTypeInfo{DType::mxfp4, "MXFP4", 32, 17, false, nullptr, nullptr},
+    DTypeInfo{DType::mxfp4, "MXFP4", 32, 17, false, decode_mxfp4, nullptr},
 };
 
 char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
@@ -81,8 +81,8 @@ const DTypeInfo& info(DType dtype) {
 std::size_t row_bytes(DType dtype, std::size_t n) {
   const DTypeInfo& row = info(dtype);
   if (n % row.block_size != 0)
-    fail(ErrorCode::invalid_argument, "a row of {} elements cannot be {}; expected a multiple of {}", n, row.name,
-         row.block_size);
+    fail(ErrorCode::invalid_argument, "a row of {} elements cannot be {}; expected a multiple of {}", n,
+         row.name, row.block_size);
   const std::size_t blocks = n / row.block_size;
   if (blocks > std::numeric_limits<std::size_t>::max() / row.block_bytes)
     fail(ErrorCode::invalid_argument, "a row of {} {} elements does not fit the address space", n, row.name);
