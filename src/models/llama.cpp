@@ -5,7 +5,7 @@
 // embedding's, per-pair rotary factors (Llama 3.1), a sliding window (Mistral 7B v0.1).
 #include <cmath>
 
-#include "core/error.hpp"
+#include "models/block.hpp"
 #include "models/model.hpp"
 
 namespace quipu::models {
@@ -13,42 +13,35 @@ namespace quipu::models {
 using graph::Value;
 
 graph::Graph build_llama(const Hyperparameters& h, const WeightSource& w) {
-  if (h.experts > 0)
-    fail(ErrorCode::unsupported, "{}.expert_count is {}: mixture-of-experts layers are not supported yet",
-         h.architecture, h.experts);
+  refuse_experts(h);
   const std::int64_t width = h.embedding, vocab = h.vocab, key = h.key_dim, value = h.value_dim;
   const TensorView embedding = w.get("token_embd.weight", {width, vocab});
-  const RopeFrequencies frequencies = rope_frequencies(h, w.find("rope_freqs.weight", {h.rope_dims / 2}));
+  const RopeFrequencies turns = rope_frequencies(h, w.find("rope_freqs.weight", {h.rope_dims / 2}));
 
   graph::Builder g;
   Value x = g.at("token_embd").embed(embedding);
 
   for (std::uint32_t layer = 0; layer < h.layers; ++layer) {
-    const std::int64_t heads = h.heads[layer], kv_heads = h.kv_heads[layer], hidden = h.feed_forward[layer];
-    const auto name = [&](std::string_view part) { return fmt::format("blk.{}.{}", layer, part); };
-    const auto norm = [&](Value in, std::string_view part) {
-      return g.at(name(part)).rms_norm(in, w.get(name(part) + ".weight", {width}), h.norm_eps);
-    };
-    const auto linear = [&](Value in, std::string_view part, std::int64_t from, std::int64_t to) {
-      return g.at(name(part))
-          .linear(in, w.get(name(part) + ".weight", {from, to}), w.find(name(part) + ".bias", {to}));
-    };
-    const auto rotate = [&](Value in, std::string_view part, std::int64_t count) {
-      return g.at(name(part))
-          .rope({.x = in,
-                 .heads = count,
-                 .head_dim = key,
-                 .neox = false,
-                 .inv_freq = frequencies.inv_freq,
-                 .magnitude = frequencies.magnitude});
+    Block block(g, w, h, layer);
+    const std::int64_t heads = h.heads[layer], kv_heads = h.kv_heads[layer];
+    const auto rotate = [&](Value in, std::int64_t count) {
+      return g.rope({.x = in,
+                     .heads = count,
+                     .head_dim = key,
+                     .neox = false,
+                     .inv_freq = turns.inv_freq,
+                     .magnitude = turns.magnitude});
     };
 
     // Attention.
-    Value normed = norm(x, "attn_norm");
-    const Value q = rotate(linear(normed, "attn_q", width, heads * key), "rope_q", heads);
-    const Value k = rotate(linear(normed, "attn_k", width, kv_heads * key), "rope_k", kv_heads);
-    const Value v = linear(normed, "attn_v", width, kv_heads * value);
-    Value attended = g.at(name("attn"))
+    Value normed = block.norm(x, "attn_norm", width);
+    Value q = block.linear(normed, "attn_q", width, heads * key);
+    Value k = block.linear(normed, "attn_k", width, kv_heads * key);
+    const Value v = block.linear(normed, "attn_v", width, kv_heads * value);
+    block.at("rope");
+    q = rotate(q, heads);
+    k = rotate(k, kv_heads);
+    Value attended = block.at("attention")
                          .attention({.q = q,
                                      .k = k,
                                      .v = v,
@@ -61,19 +54,17 @@ graph::Graph build_llama(const Hyperparameters& h, const WeightSource& w) {
                                      .window = h.sliding_window,
                                      .sinks = std::nullopt});
     if (layer + 1 == h.layers) {  // from here on only the rows whose logits are wanted matter
-      attended = g.at("attn_outputs").gather_outputs(attended);
-      x = g.at("residual_outputs").gather_outputs(x);
+      block.at("outputs");
+      attended = g.gather_outputs(attended);
+      x = g.gather_outputs(x);
     }
-    const Value projected = linear(attended, "attn_output", heads * value, width);
-    x = g.at(name("attn_residual")).add(x, projected);
+    const Value projected = block.linear(attended, "attn_output", heads * value, width);
+    x = block.at("attn_residual").add(x, projected);
 
     // Feed-forward.
-    normed = norm(x, "ffn_norm");
-    const Value gate = linear(normed, "ffn_gate", width, hidden);
-    const Value up = linear(normed, "ffn_up", width, hidden);
-    const Value gated = g.at(name("ffn_glu")).glu(gate, up, graph::Activation::silu);
-    const Value down = linear(gated, "ffn_down", hidden, width);
-    x = g.at(name("ffn_residual")).add(x, down);
+    normed = block.norm(x, "ffn_norm", width);
+    const Value fed = block.swiglu(normed, width, h.feed_forward[layer]);
+    x = block.at("ffn_residual").add(x, fed);
   }
 
   x = g.at("output_norm").rms_norm(x, w.get("output_norm.weight", {width}), h.norm_eps);

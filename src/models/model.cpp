@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 
 #include "core/checksum.hpp"
 #include "core/error.hpp"
@@ -25,31 +24,10 @@ const Architecture& architecture_of(const gguf::File& file) {
        printable(file.name()), printable(name), fmt::join(architecture_names(), ", "));
 }
 
-std::set<std::string_view> tensors_used(const graph::Graph& graph) {
-  std::set<std::string_view> used{"rope_freqs.weight"};
-  const auto add = [&](const std::optional<TensorView>& tensor) {
-    if (tensor) used.insert(tensor->name);
-  };
-  for (const graph::Node& node : graph.nodes) {
-    if (const auto* embed = std::get_if<graph::Embed>(&node.op)) used.insert(embed->weight.name);
-    if (const auto* norm = std::get_if<graph::RmsNorm>(&node.op)) used.insert(norm->weight.name);
-    if (const auto* attention = std::get_if<graph::Attention>(&node.op)) add(attention->sinks);
-    if (const auto* norm = std::get_if<graph::LayerNorm>(&node.op)) {
-      used.insert(norm->weight.name);
-      add(norm->bias);
-    }
-    if (const auto* linear = std::get_if<graph::Linear>(&node.op)) {
-      used.insert(linear->weight.name);
-      add(linear->bias);
-    }
-  }
-  return used;
-}
-
 /// What the file holds and the architecture has no place for would change the output if it did: said aloud.
-void warn_about_unused(const gguf::File& file, const graph::Graph& graph, const RopeOverrides& rope,
-                       std::string_view architecture, std::vector<std::string>& warnings) {
-  const std::set<std::string_view> used = tensors_used(graph);
+void warn_about_unused(const gguf::File& file, const std::set<std::string, std::less<>>& used,
+                       const graph::Graph& graph, const RopeOverrides& rope, std::string_view architecture,
+                       std::vector<std::string>& warnings) {
   std::size_t count = 0;
   std::string first;
   for (const TensorView& tensor : file.tensors())
@@ -115,7 +93,9 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
     model->parameters_ += static_cast<std::uint64_t>(tensor.elements());
   }
   // Binds every weight once, so that a missing or misshapen tensor is an error of loading.
-  warn_about_unused(file, model->build_graph(), options.rope, architecture.name, model->warnings_);
+  std::set<std::string, std::less<>> used;
+  const graph::Graph graph = architecture.build(model->hyper_, WeightSource(file, &used));
+  warn_about_unused(file, used, graph, options.rope, architecture.name, model->warnings_);
   model->fingerprint_ = fingerprint_of(model->hyper_, file);
   for (const std::string& warning : model->warnings_)
     log::warning("{}: {}", printable(path.filename().string()), warning);

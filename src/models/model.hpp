@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -106,7 +107,9 @@ class Model {
 /// Weights by name, with the shape each must have.
 class WeightSource {
  public:
-  explicit WeightSource(const gguf::File& file) : file_(&file) {}
+  /// `used`, if given, collects the names of the tensors handed out.
+  explicit WeightSource(const gguf::File& file, std::set<std::string, std::less<>>* used = nullptr)
+      : file_(&file), used_(used) {}
   /// Required tensor of exactly this GGUF-order shape (trailing ones may be left out). Throws `Error`
   /// (bad_file) that names the tensor, the shape found and the shape expected, and refuses integer dtypes.
   TensorView get(std::string_view name, std::initializer_list<std::int64_t> shape) const;
@@ -115,6 +118,7 @@ class WeightSource {
 
  private:
   const gguf::File* file_;
+  std::set<std::string, std::less<>>* used_;
 };
 
 /// One architecture family: one file, one row in registry.cpp.

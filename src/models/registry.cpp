@@ -2,7 +2,10 @@
 #include "models/model.hpp"
 
 // A row declares the function and enters it into the table.
-#define QUIPU_ARCHITECTURES(ROW) ROW("llama", build_llama)
+#define QUIPU_ARCHITECTURES(ROW) \
+  ROW("llama", build_llama)      \
+  ROW("qwen2", build_qwen2)      \
+  ROW("qwen3", build_qwen3)
 
 namespace quipu::models {
 

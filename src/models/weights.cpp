@@ -27,6 +27,7 @@ std::optional<TensorView> WeightSource::find(std::string_view name,
   if (type.decode == nullptr)
     fail(ErrorCode::unsupported, "{}: tensor {} has type {}, which cannot be decoded yet",
          printable(file_->name()), printable(name), type.name);
+  if (used_ != nullptr) used_->insert(tensor->name);
   return *tensor;
 }
 
