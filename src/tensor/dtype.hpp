@@ -42,6 +42,9 @@ enum class DType : std::uint32_t {
   tq1_0 = 34,
   tq2_0 = 35,
   mxfp4 = 39,
+  nvfp4 = 40,
+  q1_0 = 41,
+  q2_0 = 42,
 };
 
 /// A dtype as a record of functions (one row per type in dtype.cpp; no other code switches on the type to
