@@ -2,8 +2,10 @@
 // (docs/gguf.md).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,11 +45,22 @@ struct Array {
                std::vector<std::string>, std::vector<Array>>
       items;
   std::size_t size() const;
+  bool operator==(const Array& other) const;
 };
 
 struct Value {
   ValueType type = ValueType::u8;
   std::variant<std::uint64_t, std::int64_t, double, bool, std::string, Array> data;
+  bool operator==(const Value& other) const;
+
+  // The usual types of metadata, for writing.
+  static Value of_u32(std::uint32_t value) { return {ValueType::u32, std::uint64_t{value}}; }
+  static Value of_f32(float value) { return {ValueType::f32, double{value}}; }
+  static Value of_bool(bool value) { return {ValueType::boolean, value}; }
+  static Value of_string(std::string value) { return {ValueType::string, std::move(value)}; }
+  static Value of_strings(std::vector<std::string> values) {
+    return {ValueType::array, Array{ValueType::string, std::move(values)}};
+  }
 };
 
 /// Metadata in file order, with typed access. Every getter throws `Error` that names the file, the key, the
@@ -81,14 +94,17 @@ class Metadata {
   std::optional<std::vector<float>> try_floats(std::string_view key) const;
   std::optional<std::vector<std::int64_t>> try_ints(std::string_view key) const;
 
-  /// Adds or replaces.
+  /// Adds at the end, or replaces where it stands.
   void set(std::string key, Value value);
+  /// Adds at the end; false, and nothing changed, when the key is there already.
+  bool add(std::string key, Value value);
   void set_origin(std::string file) { origin_ = std::move(file); }
   const std::string& origin() const { return origin_; }  ///< file name for messages
 
  private:
   std::string origin_;
   std::vector<Entry> entries_;
+  std::map<std::string, std::size_t, std::less<>> index_;  ///< key -> position in entries_
 };
 
 struct OpenOptions {
@@ -99,7 +115,9 @@ struct OpenOptions {
 };
 
 /// An open GGUF file (or all shards of a split one): metadata of the first shard, tensors of all. Views point
-/// into the mapped bytes and live as long as the object. Nothing outside a file's bytes is ever read.
+/// into the mapped bytes and live as long as the object. Nothing outside a file's bytes is ever read. A file
+/// that another program shortens while it is mapped ends this one by SIGBUS; `Mode::read` does not depend on
+/// it. What is refused and the limits: docs/gguf.md.
 class File {
  public:
   /// Throws `Error`: not_found/io for the path, bad_file for contents (with offset, key or tensor name),
@@ -113,21 +131,50 @@ class File {
   const Metadata& metadata() const { return metadata_; }
   const std::vector<TensorView>& tensors() const { return tensors_; }
   const TensorView* find_tensor(std::string_view name) const;
-  std::uint64_t file_bytes() const;  ///< of all shards
+  std::uint64_t file_bytes() const { return bytes_; }  ///< of all shards
   /// Mapped shards, for prefetch and locking.
   const std::vector<std::shared_ptr<MappedFile>>& shards() const { return shards_; }
 
  private:
   std::string name_;
   std::uint32_t version_ = 0;
+  std::uint64_t bytes_ = 0;
   Metadata metadata_;
   std::vector<TensorView> tensors_;
   std::vector<std::size_t> by_name_;  ///< indices into tensors_, sorted by name
   std::vector<std::shared_ptr<MappedFile>> shards_;
 };
 
-/// Writes a GGUF v3 file, atomically, streaming tensor data. Tensor order and metadata order are kept.
-/// `alignment` must be a power of two >= 8; written as general.alignment when it is not 32.
+/// What `Writer` is told of a tensor before its bytes come.
+struct TensorInfo {
+  std::string name;
+  DType dtype = DType::f32;
+  std::array<std::int64_t, 4> shape{1, 1, 1, 1};  ///< in GGUF order, as in TensorView
+};
+
+/// Writes a GGUF v3 file tensor by tensor; the file appears whole, at `finish`, or not at all. Tensor order
+/// and metadata order are kept. Accepts only what `File` reads back; throws `Error`: invalid_argument (names
+/// the key or tensor), io.
+class Writer {
+ public:
+  /// `alignment` must be a power of two >= 8; written as general.alignment when it is not 32 (a key of that
+  /// name in `metadata` is brought into line with it).
+  Writer(const std::filesystem::path& path, const Metadata& metadata, std::vector<TensorInfo> tensors,
+         std::uint32_t alignment = 32);
+  ~Writer();
+  Writer(Writer&&) noexcept;
+  Writer& operator=(Writer&&) = delete;
+
+  /// The next tensor's bytes, all of them, or a part of them: parts are joined until the tensor is full.
+  void append(std::span<const std::byte> bytes);
+  void finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Writes a whole file through `Writer`.
 void write(const std::filesystem::path& path, const Metadata& metadata, std::span<const TensorView> tensors,
            std::uint32_t alignment = 32);
 
