@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -18,13 +20,29 @@ struct KvOptions {
   DType k_dtype = DType::f16;  ///< f32, f16, bf16, q8_0 (head sizes that are multiples of 32)
   DType v_dtype = DType::f16;
   std::uint32_t pages = 0;  ///< capacity of the pool in pages of graph::kPagePositions positions
+  /// Hand pages out in a shuffled order instead of ascending: page numbers must not matter, and tests make
+  /// sure. The build option QUIPU_SCATTER_PAGES makes it the default.
+#ifdef QUIPU_SCATTER_PAGES
+  bool scatter = true;
+#else
+  bool scatter = false;
+#endif
+};
+
+/// What a page's bytes mean: a state file is only good for a pool of the same shape.
+struct PageShape {
+  DType k_dtype = DType::f16, v_dtype = DType::f16;
+  std::uint32_t key_dim = 0, value_dim = 0;  ///< head sizes
+  std::vector<std::uint32_t> kv_heads;       ///< per cache layer
+  std::uint32_t vocab = 0;                   ///< bound of the token ids
 };
 
 /// All layers' pages, with reference counts. Not thread-safe: owned by one engine.
 class PagePool {
  public:
-  /// Allocates the whole pool from `device`. Throws `Error` (out_of_memory, invalid_argument for a dtype or
-  /// head size that does not fit).
+  /// Allocates the whole pool from `device`; the operating system provides the bytes when they are first
+  /// written. The backend must outlive the pool. Cache layer i has the heads of model layer i. Throws `Error`
+  /// (out_of_memory, invalid_argument for a dtype or head size that does not fit).
   PagePool(backends::Backend& backend, int device, const models::Hyperparameters& hyper,
            std::int32_t kv_layers, const KvOptions& options);
   ~PagePool();
@@ -41,6 +59,7 @@ class PagePool {
   std::size_t page_bytes() const;  ///< of one page over all layers, keys and values
   std::span<const graph::KvLayer> layers() const;
   const KvOptions& options() const;
+  const PageShape& shape() const;
 
   /// Bytes of one page over all pools for a model, before anything is allocated.
   static std::size_t bytes_per_page(const models::Hyperparameters& hyper, std::int32_t kv_layers, DType k,
@@ -51,7 +70,8 @@ class PagePool {
   std::unique_ptr<Impl> impl_;
 };
 
-/// One sequence's page table. Copies share pages; a shared page is copied before it is written.
+/// One sequence's page table. Forks share pages; a shared page is copied before it is written. A moved-from
+/// sequence is empty and usable.
 class Sequence {
  public:
   explicit Sequence(std::shared_ptr<PagePool> pool);
@@ -74,6 +94,11 @@ class Sequence {
   /// A second sequence with the same content.
   Sequence fork() const;
   std::size_t bytes() const;  ///< of its pages, shared ones included
+  const std::shared_ptr<PagePool>& pool() const { return pool_; }
+
+  /// Takes over a full page that holds the next graph::kPagePositions tokens (the prefix tree's). The length
+  /// must be a multiple of the page size; adds a reference.
+  void append_shared_page(std::uint32_t page, std::span<const std::int32_t> tokens);
 
   /// Writes tokens and pages to a state file (atomic; header with format version, model fingerprint, dtypes;
   /// a checksum per section). Layout: docs/state-files.md.
@@ -82,6 +107,8 @@ class Sequence {
   /// version), checksum, invalid_argument (another model or cache dtype), out_of_memory (too few pages); the
   /// sequence is then unchanged.
   void restore(const std::filesystem::path& path, std::uint64_t fingerprint);
+  /// The same from the bytes of a state file; `name` is used in messages.
+  void restore(std::span<const std::byte> bytes, std::string_view name, std::uint64_t fingerprint);
 
  private:
   std::shared_ptr<PagePool> pool_;

@@ -1,0 +1,82 @@
+// The tokens that may still be drawn, with their logits: what the stages of the chain pass on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace quipu::engine {
+
+struct Candidate {
+  std::int32_t token;
+  float logit;
+};
+
+/// The total order of all choices: higher logit first, equal logits by lower id.
+inline bool better(const Candidate& a, const Candidate& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+}
+
+/// Never empty. Logits are finite or -inf (forbidden), at least one is finite. Buffers are kept between
+/// draws.
+class Candidates {
+ public:
+  /// The whole vocabulary. NaN counts as -inf, +inf as the largest float. False when no logit is above -inf.
+  bool assign(std::span<const float> logits);
+
+  std::size_t size() const { return items_.size(); }
+  std::span<const Candidate> items() const { return items_; }
+  float max_logit() const;
+  bool any_allowed() const;  ///< some logit is above -inf
+  Candidate best() const;
+
+  /// Best first.
+  void sort_by_logit();
+  /// Lower ids first: the order in which the final draw walks.
+  void sort_by_token();
+  /// The candidate of a token, or null; needs the order by token.
+  Candidate* find(std::int32_t token);
+  /// Logit of every candidate := f(candidate). The order by token stays.
+  template <class F>
+  void change_logits(F&& f) {
+    for (Candidate& c : items_) c.logit = f(c);
+    if (order_ == Order::by_logit) order_ = Order::none;
+  }
+  /// Keeps the `count` best, sorted; at least one.
+  void keep_best(std::size_t count);
+  /// Keeps what fulfils the predicate, in the same order. The caller makes sure that something does.
+  template <class P>
+  void keep_if(P&& predicate) {
+    std::size_t kept = 0;
+    for (const Candidate& c : items_) {
+      if (predicate(c)) items_[kept++] = c;
+    }
+    items_.resize(kept);
+  }
+  /// Keeps exactly these (a subset), in any order.
+  void keep_only(std::span<const Candidate> chosen);
+
+  /// exp(logit - max) of each item in the present order, and their sum: softmax without the division. Valid
+  /// until the next change.
+  struct Weights {
+    std::span<const double> values;
+    double sum;
+  };
+  Weights weights();
+
+  /// As a float: finite values stay finite (no penalty forbids), NaN and -inf give -inf.
+  static float to_logit(double value);
+
+ private:
+  enum class Order : std::uint8_t { by_token, by_logit, none };
+  std::vector<Candidate> items_, spare_;
+  std::vector<double> weights_;
+  Order order_ = Order::by_token;
+};
+
+/// The `count` best of `all`, best first: one pass with a bounded buffer, so that a vocabulary of 150,000
+/// costs little more than reading it. `out` is overwritten.
+void select_best(std::span<const Candidate> all, std::size_t count, std::vector<Candidate>& out);
+
+}  // namespace quipu::engine

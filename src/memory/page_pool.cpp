@@ -1,0 +1,139 @@
+// Pages of keys and values: one allocation, reference counts, a stack of free pages.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/philox.hpp"
+#include "memory/kv_cache.hpp"
+
+namespace quipu::memory {
+
+namespace {
+
+bool is_cache_dtype(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::q8_0;
+}
+
+/// Bytes of `heads` heads of one page of one layer; saturates instead of wrapping.
+std::size_t side_bytes(std::uint32_t heads, std::uint32_t head_dim, DType dtype, std::string_view side) {
+  if (!is_cache_dtype(dtype)) {
+    fail(ErrorCode::invalid_argument, "the cache type of {} is {}, allowed are F32, F16, BF16, Q8_0", side,
+         to_string(dtype));
+  }
+  if (head_dim == 0 || head_dim % info(dtype).block_size != 0) {
+    fail(ErrorCode::invalid_argument,
+         "the cache type {} of {} needs a head size that is a multiple of {}, the model's is {}",
+         to_string(dtype), side, info(dtype).block_size, head_dim);
+  }
+  const std::size_t row = quipu::row_bytes(dtype, head_dim);
+  return row * heads * static_cast<std::size_t>(graph::kPagePositions);
+}
+
+std::uint32_t heads_of_layer(const models::Hyperparameters& hyper, std::size_t layer) {
+  if (layer >= hyper.kv_heads.size()) {
+    fail(ErrorCode::internal, "the graph uses cache layer {}, the hyperparameters describe {} layers", layer,
+         hyper.kv_heads.size());
+  }
+  return hyper.kv_heads[layer];
+}
+
+/// A fixed shuffle (Fisher-Yates on philox).
+void shuffle(std::vector<std::uint32_t>& pages) {
+  for (std::size_t i = pages.size(); i > 1; --i) {
+    const auto j = static_cast<std::size_t>(philox_uniform(0x7061676573, i) * static_cast<double>(i));
+    std::swap(pages[i - 1], pages[std::min(j, i - 1)]);
+  }
+}
+
+}  // namespace
+
+struct PagePool::Impl {
+  std::unique_ptr<backends::Buffer> buffer;
+  std::vector<graph::KvLayer> layers;
+  std::vector<std::uint32_t> references;
+  std::vector<std::uint32_t> free;  // a stack; the next one to hand out is at the back
+  std::size_t page_bytes = 0;
+  KvOptions options;
+  PageShape shape;
+};
+
+std::size_t PagePool::bytes_per_page(const models::Hyperparameters& hyper, std::int32_t kv_layers, DType k,
+                                     DType v) {
+  std::size_t bytes = 0;
+  for (std::size_t layer = 0; layer < static_cast<std::size_t>(kv_layers); ++layer) {
+    const std::uint32_t heads = heads_of_layer(hyper, layer);
+    bytes += side_bytes(heads, hyper.key_dim, k, "keys") + side_bytes(heads, hyper.value_dim, v, "values");
+  }
+  return bytes;
+}
+
+PagePool::PagePool(backends::Backend& backend, int device, const models::Hyperparameters& hyper,
+                   std::int32_t kv_layers, const KvOptions& options)
+    : impl_(std::make_unique<Impl>()) {
+  Impl& pool = *impl_;
+  pool.options = options;
+  pool.page_bytes = bytes_per_page(hyper, kv_layers, options.k_dtype, options.v_dtype);
+  pool.shape = {options.k_dtype, options.v_dtype, hyper.key_dim, hyper.value_dim, {}, hyper.vocab};
+  if (pool.page_bytes > 0 && options.pages > std::numeric_limits<std::size_t>::max() / pool.page_bytes) {
+    fail(ErrorCode::out_of_memory, "{} cache pages of {} bytes exceed the address space", options.pages,
+         pool.page_bytes);
+  }
+  pool.buffer = backend.allocate(device, pool.page_bytes * options.pages);
+  // Layer after layer, keys before values; each page's rows of a layer are contiguous.
+  std::byte* next = pool.buffer->data();
+  for (std::size_t layer = 0; layer < static_cast<std::size_t>(kv_layers); ++layer) {
+    const std::uint32_t heads = heads_of_layer(hyper, layer);
+    graph::KvLayer kv;
+    kv.k_dtype = options.k_dtype;
+    kv.v_dtype = options.v_dtype;
+    kv.k_page_bytes = side_bytes(heads, hyper.key_dim, options.k_dtype, "keys");
+    kv.v_page_bytes = side_bytes(heads, hyper.value_dim, options.v_dtype, "values");
+    kv.k = next;
+    next += kv.k_page_bytes * options.pages;
+    kv.v = next;
+    next += kv.v_page_bytes * options.pages;
+    pool.layers.push_back(kv);
+    pool.shape.kv_heads.push_back(heads);
+  }
+  pool.references.assign(options.pages, 0);
+  pool.free.resize(options.pages);
+  std::iota(pool.free.rbegin(), pool.free.rend(), 0u);
+  if (options.scatter) shuffle(pool.free);
+}
+
+PagePool::~PagePool() = default;
+
+std::optional<std::uint32_t> PagePool::take() {
+  if (impl_->free.empty()) return std::nullopt;
+  const std::uint32_t page = impl_->free.back();
+  impl_->free.pop_back();
+  impl_->references[page] = 1;
+  return page;
+}
+
+void PagePool::add_reference(std::uint32_t page) { ++impl_->references[page]; }
+
+void PagePool::release(std::uint32_t page) {
+  if (--impl_->references[page] == 0) impl_->free.push_back(page);
+}
+
+std::uint32_t PagePool::references(std::uint32_t page) const { return impl_->references[page]; }
+
+void PagePool::copy_page(std::uint32_t from, std::uint32_t to) {
+  for (const graph::KvLayer& kv : impl_->layers) {
+    std::memcpy(kv.k + to * kv.k_page_bytes, kv.k + from * kv.k_page_bytes, kv.k_page_bytes);
+    std::memcpy(kv.v + to * kv.v_page_bytes, kv.v + from * kv.v_page_bytes, kv.v_page_bytes);
+  }
+}
+
+std::uint32_t PagePool::capacity() const { return static_cast<std::uint32_t>(impl_->references.size()); }
+std::uint32_t PagePool::free_pages() const { return static_cast<std::uint32_t>(impl_->free.size()); }
+std::size_t PagePool::page_bytes() const { return impl_->page_bytes; }
+std::span<const graph::KvLayer> PagePool::layers() const { return impl_->layers; }
+const KvOptions& PagePool::options() const { return impl_->options; }
+const PageShape& PagePool::shape() const { return impl_->shape; }
+
+}  // namespace quipu::memory
