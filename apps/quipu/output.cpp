@@ -40,6 +40,7 @@ bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
 
 void prepare_standard_streams() {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit shows as a write error, like a full disk
   // Standard output is opened for reading: the first write to it then fails, as it must.
   const int modes[3] = {O_RDONLY, O_RDONLY, O_WRONLY};
   for (int fd = 0; fd < 3; ++fd) {
