@@ -58,6 +58,7 @@ class Backend {
   virtual std::unique_ptr<Buffer> allocate(int device, std::size_t bytes) = 0;
   /// Nothing when the backend runs the node; otherwise the reason why not.
   virtual std::optional<std::string> declines(const graph::Graph& graph, const graph::Node& node) const = 0;
+  /// The graph (at this address), its weights and the memory plan must outlive the result.
   virtual std::unique_ptr<Plan> compile(const graph::Graph& graph, NodeRange nodes,
                                         const graph::MemoryPlan& memory) = 0;
 };

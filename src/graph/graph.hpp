@@ -125,12 +125,19 @@ struct Node {
   std::string name;  ///< e.g. "blk.3.ffn_down", for messages and profiles
 };
 
+/// What one cache layer holds per position.
+struct KvShape {
+  std::int64_t kv_heads = 0, key_dim = 0, value_dim = 0;  ///< kv_heads 0: no attention op uses the layer
+};
+
 /// Nodes in execution order (each after its inputs).
 struct Graph {
   std::vector<Node> nodes;
   std::vector<ValueInfo> values;
-  Value output;                ///< [outputs, vocab] logits, or hidden states of an encoder
-  std::int32_t kv_layers = 0;  ///< number of cache layers the attention ops use
+  Value output;                          ///< [outputs, vocab] logits, or hidden states of an encoder
+  std::int32_t kv_layers = 0;            ///< number of cache layers the attention ops use
+  std::vector<KvShape> kv_shapes;        ///< [kv_layers]
+  std::int64_t token_limit = INT32_MAX;  ///< tokens of a step are below this: rows of the smallest embedding
   const ValueInfo& value(Value v) const { return values[v.id]; }
 };
 
@@ -157,8 +164,7 @@ class Builder {
   Graph finish(Value output);
 
  private:
-  Value push(Op op, Rows rows, std::int64_t width);
-  const ValueInfo& check(Value v) const;
+  Value push(Op op);
   Graph graph_;
   std::string name_;
 };

@@ -1,6 +1,7 @@
 // What changes from step to step: plain structs handed to a compiled plan.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,6 +12,9 @@ namespace quipu::graph {
 
 /// Positions per page of the KV cache.
 inline constexpr std::int64_t kPagePositions = 64;
+
+/// Dtypes that keys and values may be stored in.
+inline constexpr std::array kCacheDtypes{DType::f32, DType::f16, DType::bf16, DType::q8_0};
 
 /// One layer's part of the paged KV cache. Page p holds, for keys, at `k + p * k_page_bytes`:
 /// [kv_heads][kPagePositions][head_dim] elements of `dtype` (each row of head_dim encoded on its own); values

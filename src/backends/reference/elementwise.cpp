@@ -1,0 +1,86 @@
+// Ops that treat every element, or every row, on its own.
+#include <cmath>
+#include <cstring>
+
+#include "backends/reference/kernels.hpp"
+
+namespace quipu::backends::reference {
+namespace {
+
+using graph::Activation;
+
+double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+/// Sources: silu, Elfwing et al. 2018; gelu and its tanh and sigmoid forms, Hendrycks & Gimpel 2016;
+/// relu_squared, So et al. 2021.
+double activate(Activation activation, double x) {
+  switch (activation) {
+    case Activation::silu:
+      return x * sigmoid(x);
+    case Activation::gelu:
+      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case Activation::gelu_tanh: {
+      const double inner = std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x);
+      return 0.5 * x * (1.0 + std::tanh(inner));
+    }
+    case Activation::gelu_quick:
+      return x * sigmoid(1.702 * x);
+    case Activation::relu:
+      return x > 0 ? x : 0 * x;  // keeps NaN
+    case Activation::relu_squared:
+      return x > 0 ? x * x : 0 * x;
+    case Activation::sigmoid:
+      return sigmoid(x);
+    case Activation::tanh:
+      return std::tanh(x);
+  }
+  return x;
+}
+
+/// A kernel that computes out[i] = function(a[i], b[i]).
+template <class Function>
+Kernel elementwise(graph::Value a, graph::Value b, graph::Value out, Function function) {
+  return {[=](const Context& c) {
+    const float* left = c.data(a);
+    const float* right = c.data(b);
+    float* result = c.data(out);
+    const std::int64_t count = c.rows(out) * c.width(out);
+    for (std::int64_t i = 0; i < count; ++i) result[i] = function(left[i], right[i]);
+  }};
+}
+
+}  // namespace
+
+Kernel make_kernel(const graph::Glu& op, const Target& target) {
+  return elementwise(op.gate, op.up, target.out, [activation = op.activation](float gate, float up) {
+    return static_cast<float>(activate(activation, gate) * up);
+  });
+}
+
+Kernel make_kernel(const graph::Activate& op, const Target& target) {
+  return elementwise(op.x, op.x, target.out, [activation = op.activation](float x, float) {
+    return static_cast<float>(activate(activation, x));
+  });
+}
+
+Kernel make_kernel(const graph::Add& op, const Target& target) {
+  return elementwise(op.a, op.b, target.out, [](float a, float b) { return a + b; });
+}
+
+Kernel make_kernel(const graph::Mul& op, const Target& target) {
+  return elementwise(op.a, op.b, target.out, [](float a, float b) { return a * b; });
+}
+
+Kernel make_kernel(const graph::Scale& op, const Target& target) {
+  return elementwise(op.x, op.x, target.out, [factor = op.factor](float x, float) { return x * factor; });
+}
+
+Kernel make_kernel(const graph::GatherOutputs& op, const Target& target) {
+  return {[op, target](const Context& c) {
+    const std::size_t bytes = static_cast<std::size_t>(c.width(op.x)) * sizeof(float);
+    for (std::size_t i = 0; i < c.step.output_rows.size(); ++i)
+      std::memcpy(c.row(target.out, static_cast<std::int64_t>(i)), c.row(op.x, c.step.output_rows[i]), bytes);
+  }};
+}
+
+}  // namespace quipu::backends::reference

@@ -1,0 +1,103 @@
+#include "graph/graph.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.hpp"
+#include "graph/shape_rules.hpp"
+
+namespace quipu::graph {
+namespace {
+
+/// What is known of an op by its kind alone.
+struct Description {
+  std::string_view name;
+  std::vector<Value> inputs;
+};
+
+// One line an op.
+struct Describe {
+  Description operator()(const Embed&) const { return {"embed", {}}; }
+  Description operator()(const RmsNorm& op) const { return {"rms_norm", {op.x}}; }
+  Description operator()(const LayerNorm& op) const { return {"layer_norm", {op.x}}; }
+  Description operator()(const Linear& op) const { return {"linear", {op.x}}; }
+  Description operator()(const Rope& op) const { return {"rope", {op.x}}; }
+  Description operator()(const Attention& op) const { return {"attention", {op.q, op.k, op.v}}; }
+  Description operator()(const Glu& op) const { return {"glu", {op.gate, op.up}}; }
+  Description operator()(const Activate& op) const { return {"activate", {op.x}}; }
+  Description operator()(const Add& op) const { return {"add", {op.a, op.b}}; }
+  Description operator()(const Mul& op) const { return {"mul", {op.a, op.b}}; }
+  Description operator()(const Scale& op) const { return {"scale", {op.x}}; }
+  Description operator()(const GatherOutputs& op) const { return {"gather_outputs", {op.x}}; }
+};
+
+}  // namespace
+
+std::string_view op_name(const Op& op) { return std::visit(Describe{}, op).name; }
+
+std::vector<Value> op_inputs(const Op& op) { return std::visit(Describe{}, op).inputs; }
+
+Builder& Builder::at(std::string name) {
+  name_ = std::move(name);
+  return *this;
+}
+
+Value Builder::push(Op op) {
+  const ValueInfo shape = infer_shape(graph_, name_, op);
+  const Value out{static_cast<std::uint32_t>(graph_.values.size())};
+  graph_.values.push_back(shape);
+  graph_.nodes.push_back({std::move(op), out, name_});
+  return out;
+}
+
+Value Builder::embed(TensorView weight) {
+  const std::int64_t rows = weight.rows();
+  const Value out = push(Embed{std::move(weight)});
+  graph_.token_limit = std::min(graph_.token_limit, rows);
+  return out;
+}
+
+Value Builder::rms_norm(Value x, TensorView weight, float eps) {
+  return push(RmsNorm{x, std::move(weight), eps});
+}
+
+Value Builder::layer_norm(Value x, TensorView weight, std::optional<TensorView> bias, float eps) {
+  return push(LayerNorm{x, std::move(weight), std::move(bias), eps});
+}
+
+Value Builder::linear(Value x, TensorView weight, std::optional<TensorView> bias) {
+  return push(Linear{x, std::move(weight), std::move(bias)});
+}
+
+Value Builder::rope(Rope op) { return push(std::move(op)); }
+
+Value Builder::attention(Attention op) {
+  const std::int32_t layer = op.layer;
+  const KvShape shape{op.kv_heads, op.head_dim, op.v_dim};
+  const Value out = push(std::move(op));
+  if (layer >= graph_.kv_layers) {
+    graph_.kv_layers = layer + 1;
+    graph_.kv_shapes.resize(static_cast<std::size_t>(graph_.kv_layers));
+  }
+  graph_.kv_shapes[static_cast<std::size_t>(layer)] = shape;
+  return out;
+}
+
+Value Builder::glu(Value gate, Value up, Activation activation) { return push(Glu{gate, up, activation}); }
+Value Builder::activate(Value x, Activation activation) { return push(Activate{x, activation}); }
+Value Builder::add(Value a, Value b) { return push(Add{a, b}); }
+Value Builder::mul(Value a, Value b) { return push(Mul{a, b}); }
+Value Builder::scale(Value x, float factor) { return push(Scale{x, factor}); }
+Value Builder::gather_outputs(Value x) { return push(GatherOutputs{x}); }
+
+Graph Builder::finish(Value output) {
+  if (output.id >= graph_.values.size())
+    fail(ErrorCode::internal, "the graph's output is value {}, but it has {} values", output.id,
+         graph_.values.size());
+  if (graph_.values[output.id].rows != Rows::outputs)
+    fail(ErrorCode::internal, "the graph's output has a row per token; gather_outputs must come before it");
+  graph_.output = output;
+  return std::exchange(graph_, Graph{});
+}
+
+}  // namespace quipu::graph
