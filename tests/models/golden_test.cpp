@@ -1,0 +1,72 @@
+// Tiny models of every variant against the logits transformers computes
+// (tools/goldens/make_model_goldens.py).
+#include <gtest/gtest.h>
+
+#include "golden.hpp"
+#include "run_model.hpp"
+
+namespace quipu {
+namespace {
+
+using test::Golden;
+using test::ModelRun;
+
+class TinyModel : public testing::TestWithParam<const char*> {
+ protected:
+  std::string name() const { return GetParam(); }
+  std::shared_ptr<const models::Model> load() const {
+    return models::Model::load(test::golden_path(name() + ".gguf"));
+  }
+};
+
+TEST_P(TinyModel, LogitsOfTheReferenceBackendAreThoseOfTransformers) {
+  const auto model = load();
+  EXPECT_TRUE(model->warnings().empty()) << model->warnings().front();
+  const Golden golden(test::golden_path(name() + ".golden.gguf"));
+  for (int i = 0; golden.has("tokens." + std::to_string(i)); ++i) {
+    const auto tokens = golden.ints("tokens." + std::to_string(i));
+    ModelRun run(model, backends::make_reference_backend(), 256, 256);
+    EXPECT_LE(test::relative_error(run.push(tokens), golden.floats("logits." + std::to_string(i))), 1e-4)
+        << "prompt " << i;
+  }
+}
+
+TEST_P(TinyModel, LogitsOfTheCpuBackendAreThoseOfTransformers) {
+  const auto model = load();
+  const Golden golden(test::golden_path(name() + ".golden.gguf"));
+  const auto tokens = golden.ints("tokens.0");
+  const auto expected = golden.floats("logits.0");
+  ModelRun run(model, backends::make_cpu_backend(), 256, 256);
+  const auto found = run.push(tokens);
+  ASSERT_EQ(found.size(), expected.size());
+  const std::size_t vocab = model->hyperparameters().vocab;
+  for (std::size_t row = 0; row < tokens.size(); ++row) {
+    const auto f = std::span(found).subspan(row * vocab, vocab);
+    const auto e = std::span(expected).subspan(row * vocab, vocab);
+    EXPECT_GE(test::cosine(f, e), 0.9999) << "position " << row;
+    EXPECT_EQ(test::top(f), test::top(e)) << "position " << row;
+  }
+}
+
+TEST_P(TinyModel, PromptInChunksOrTokenByTokenGivesTheSameBytes) {
+  const auto model = load();
+  const Golden golden(test::golden_path(name() + ".golden.gguf"));
+  const auto tokens = golden.ints("tokens.0");
+  for (const bool cpu : {false, true}) {
+    const std::shared_ptr<backends::Backend> backend =
+        cpu ? backends::make_cpu_backend() : backends::make_reference_backend();
+    ModelRun whole(model, backend, 256, 256), sevens(model, backend, 256, 7), single(model, backend, 256, 1);
+    const auto expected = whole.push(tokens);
+    EXPECT_EQ(sevens.push_in_chunks(tokens, 7), expected) << (cpu ? "cpu" : "reference");
+    EXPECT_EQ(single.push_in_chunks(tokens, 1), expected) << (cpu ? "cpu" : "reference");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, TinyModel,
+                         testing::Values("llama_gqa", "llama_tied_mha", "llama_biases", "llama_odd_sizes",
+                                         "llama_linear", "llama_yarn", "llama_yarn_options", "llama3",
+                                         "mistral_window", "qwen2", "qwen3"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace quipu

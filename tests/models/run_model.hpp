@@ -1,0 +1,70 @@
+// Runs a model's graph on a backend without the engine: one sequence, a page table made by hand.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "models/model.hpp"
+
+namespace quipu::test {
+
+class ModelRun {
+ public:
+  ModelRun(std::shared_ptr<const models::Model> model, std::shared_ptr<backends::Backend> backend,
+           std::int64_t max_positions, std::int64_t max_rows, DType kv_dtype = DType::f32)
+      : model_(std::move(model)),
+        backends_{std::move(backend)},
+        program_(model_->build_graph(), backends_, max_rows, max_rows) {
+    const models::Hyperparameters& h = model_->hyperparameters();
+    const auto count =
+        static_cast<std::uint32_t>((max_positions + graph::kPagePositions - 1) / graph::kPagePositions);
+    // Pages in falling order: a kernel that took page numbers for positions would show.
+    for (std::uint32_t i = 0; i < count; ++i) pages_.push_back(count - 1 - i);
+    for (std::uint32_t layer = 0; layer < h.layers; ++layer) {
+      const std::size_t rows = static_cast<std::size_t>(h.kv_heads[layer]) * graph::kPagePositions;
+      const std::size_t k_bytes = rows * row_bytes(kv_dtype, h.key_dim);
+      const std::size_t v_bytes = rows * row_bytes(kv_dtype, h.value_dim);
+      storage_.emplace_back(k_bytes * count);
+      std::byte* k = storage_.back().data();
+      storage_.emplace_back(v_bytes * count);
+      std::byte* v = storage_.back().data();
+      layers_.push_back({k, v, k_bytes, v_bytes, kv_dtype, kv_dtype});
+    }
+  }
+
+  /// Appends tokens in one step; the logits of all of them, or of the last one only: [rows, vocab].
+  std::vector<float> push(std::span<const std::int32_t> tokens, bool last_only = false) {
+    const graph::SequenceRows rows{0, static_cast<std::uint32_t>(tokens.size()), position_, pages_};
+    std::vector<std::uint32_t> outputs(tokens.size());
+    std::iota(outputs.begin(), outputs.end(), 0u);
+    if (last_only) outputs = {outputs.back()};
+    std::vector<float> logits(outputs.size() * model_->hyperparameters().vocab);
+    program_.run({tokens, {&rows, 1}, layers_, outputs, logits.data()});
+    position_ += static_cast<std::int32_t>(tokens.size());
+    return logits;
+  }
+  /// The same, at most `chunk` tokens a step.
+  std::vector<float> push_in_chunks(std::span<const std::int32_t> tokens, std::size_t chunk) {
+    std::vector<float> all;
+    for (std::size_t i = 0; i < tokens.size(); i += chunk) {
+      const std::vector<float> part = push(tokens.subspan(i, std::min(chunk, tokens.size() - i)));
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }
+
+ private:
+  std::shared_ptr<const models::Model> model_;
+  std::vector<std::shared_ptr<backends::Backend>> backends_;
+  backends::Program program_;
+  std::vector<std::uint32_t> pages_;
+  std::vector<std::vector<std::byte>> storage_;
+  std::vector<graph::KvLayer> layers_;
+  std::int32_t position_ = 0;
+};
+
+}  // namespace quipu::test
