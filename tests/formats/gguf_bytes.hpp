@@ -1,4 +1,5 @@
-// Hand-made GGUF files, right or wrong in one place: every field is written as it is told, nothing is checked.
+// Hand-made GGUF files, right or wrong in one place: every field is written as it is told, nothing is
+// checked.
 #pragma once
 
 #include <cstddef>
@@ -72,8 +73,8 @@ class GgufBytes {
   GgufBytes& array(std::string_view name, std::uint32_t element_type, std::uint64_t count) {
     return string(name).put(std::uint32_t{kArray}).put(element_type).put(count);
   }
-  GgufBytes& tensor(std::string_view name, std::initializer_list<std::uint64_t> dimensions, std::uint32_t type,
-                    std::uint64_t offset) {
+  GgufBytes& tensor(std::string_view name, std::initializer_list<std::uint64_t> dimensions,
+                    std::uint32_t type, std::uint64_t offset) {
     string(name).put(static_cast<std::uint32_t>(dimensions.size()));
     for (const std::uint64_t size : dimensions) put(size);
     return put(type).put(offset);

@@ -19,7 +19,7 @@ bool is_float(ValueType type) { return type == ValueType::f32 || type == ValueTy
 
 std::string type_name(const Value& value) {
   if (const auto* array = std::get_if<Array>(&value.data))
-    return fmt::format("an array of {}", to_string(array->element_type));
+    return fmt::format("array of {}", to_string(array->element_type));
   return std::string(to_string(value.type));
 }
 

@@ -56,11 +56,14 @@ Header read_header(Cursor& cursor, std::string_view bytes) {
                 cursor.number<std::uint64_t>("number of keys")};
   if (header.tensors > cursor.size() / kLeastTensorBytes)
     cursor.refuse(
-        fmt::format("the number of tensors at offset 8 is {}, more than a file of {} bytes can hold",
+        fmt::format("the number of tensors at offset 8 is {}, more than a file of {} bytes can hold: it is "
+                    "cut off, or the number is wrong",
                     header.tensors, cursor.size()));
   if (header.entries > cursor.size() / kLeastEntryBytes)
-    cursor.refuse(fmt::format("the number of keys at offset 16 is {}, more than a file of {} bytes can hold",
-                              header.entries, cursor.size()));
+    cursor.refuse(
+        fmt::format("the number of keys at offset 16 is {}, more than a file of {} bytes can hold: it is cut "
+                    "off, or the number is wrong",
+                    header.entries, cursor.size()));
   return header;
 }
 
@@ -268,6 +271,11 @@ std::uint64_t read_alignment(const Metadata& metadata) {
 
 // ---- tensors ----
 
+/// Q4_2, Q4_3 and the repacked forms of Q4_0 and IQ4_NL once had numbers.
+bool is_withdrawn(std::uint32_t type) {
+  return type == 4 || type == 5 || (type >= 31 && type <= 33) || (type >= 36 && type <= 38);
+}
+
 /// Fills dtype and shape; returns the offset the file gives.
 std::uint64_t read_tensor_info(Cursor& cursor, TensorView& tensor) {
   std::uint64_t at = cursor.position();
@@ -301,8 +309,8 @@ std::uint64_t read_tensor_info(Cursor& cursor, TensorView& tensor) {
   const auto type = cursor.number<std::uint32_t>("tensor type");
   const DTypeInfo* dtype = find_dtype(type);
   if (dtype == nullptr)
-    fail(ErrorCode::unsupported, "{}: {}: unknown tensor type {} at offset {}", cursor.file(), cursor.where(),
-         type, at);
+    fail(ErrorCode::unsupported, "{}: {}: unknown tensor type {} at offset {}{}", cursor.file(),
+         cursor.where(), type, at, is_withdrawn(type) ? " (withdrawn from the format)" : "");
   tensor.dtype = dtype->dtype;
   if (tensor.shape[0] % dtype->block_size != 0)
     cursor.refuse(
