@@ -1,0 +1,200 @@
+// Byte-pair encoding with a table of merges: byte-level (GPT-2 and its many heirs), and the form on plain
+// UTF-8 with U+2581 for spaces that Gemma 4 uses.
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "text/byte_alphabet.hpp"
+#include "text/families.hpp"
+#include "text/merges.hpp"
+#include "text/pretokenizer.hpp"
+#include "text/unicode.hpp"
+#include "text/vocabulary.hpp"
+
+namespace quipu::text {
+
+namespace {
+
+constexpr std::string_view kMergesKey = "tokenizer.ggml.merges";
+
+class Bpe final : public VocabularyTokenizer {
+ public:
+  Bpe(const gguf::Metadata& metadata, const FamilyDefaults& defaults, const PretokenizerRule& rule)
+      : VocabularyTokenizer(metadata, defaults),
+        pretokenizer_(rule),
+        byte_level_(rule.byte_level),
+        ignore_merges_(rule.ignore_merges),
+        whole_newline_runs_(rule.whole_newline_runs) {
+    load_merges(metadata);
+    load_bytes();
+  }
+
+ protected:
+  void encode_text(std::string_view text, bool prefixed, std::vector<Token>& out) const override;
+  std::string plain_piece(Token token) const override {
+    return byte_level_ ? from_byte_alphabet(text(token)) : unescape_spaces(text(token));
+  }
+
+ private:
+  void load_merges(const gguf::Metadata& metadata);
+  void load_bytes();
+  std::uint32_t symbol(std::string_view text);
+  bool encode_whole(std::string_view piece, std::vector<Token>& out) const;
+  void read_symbols(std::string_view piece, std::vector<Symbol>& symbols) const;
+  void write_tokens(std::string_view piece, const std::vector<Symbol>& symbols,
+                    std::vector<Token>& out) const;
+
+  Pretokenizer pretokenizer_;
+  bool byte_level_, ignore_merges_, whole_newline_runs_;
+  MergeTable merges_;
+  // Symbols are token ids; texts that occur in merges and are no tokens get the numbers after the last id.
+  std::vector<std::string> extra_texts_;
+  TextIndex extra_index_;
+  std::array<std::uint32_t, 256> byte_symbols_{};  // symbol of a single byte (byte-level)
+  std::vector<Token> byte_fallback_;               // token of a byte no merge made a token of; -1: none
+};
+
+std::uint32_t Bpe::symbol(std::string_view text) {
+  const Token token = find_plain(text);
+  if (token >= 0) return static_cast<std::uint32_t>(token);
+  const std::int32_t known = extra_index_.find(extra_texts_, text);
+  if (known >= 0) return static_cast<std::uint32_t>(size()) + static_cast<std::uint32_t>(known);
+  extra_texts_.emplace_back(text);
+  const auto index = static_cast<std::uint32_t>(extra_texts_.size() - 1);
+  extra_index_.insert(extra_texts_, index);
+  return static_cast<std::uint32_t>(size()) + index;
+}
+
+void Bpe::load_merges(const gguf::Metadata& metadata) {
+  const std::vector<std::string>* merges = metadata.try_strings(kMergesKey);
+  if (merges == nullptr)
+    fail(ErrorCode::bad_file, "{}: missing key {}: a tokenizer of model \"{}\" needs merges",
+         metadata.origin(), kMergesKey, printable(model));
+  if (merges->size() > std::numeric_limits<std::int32_t>::max() / 2)
+    fail(ErrorCode::bad_file, "{}: {} has {} elements, too many", metadata.origin(), kMergesKey,
+         merges->size());
+  merges_ = MergeTable(merges->size());
+  std::string joined;
+  for (std::size_t i = 0; i < merges->size(); ++i) {
+    const std::string_view merge = (*merges)[i];
+    const std::size_t space = merge.find(' ');
+    if (space == std::string_view::npos || space == 0 || space + 1 == merge.size() ||
+        merge.find(' ', space + 1) != std::string_view::npos)
+      fail(ErrorCode::bad_file, "{}: {}[{}] is \"{}\", expected two parts with one space between them",
+           metadata.origin(), kMergesKey, i, printable(merge));
+    const std::string_view left = merge.substr(0, space);
+    const std::string_view right = merge.substr(space + 1);
+    joined.assign(left);
+    joined += right;
+    const std::uint32_t left_symbol = symbol(left);
+    const std::uint32_t right_symbol = symbol(right);
+    merges_.add(left_symbol, right_symbol, {static_cast<std::uint32_t>(i), symbol(joined)});
+  }
+}
+
+void Bpe::load_bytes() {
+  if (!byte_level_) {
+    byte_fallback_ = byte_tokens();
+    return;
+  }
+  byte_fallback_.assign(256, -1);
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    byte_symbols_[byte] = symbol(byte_characters()[byte]);
+    if (byte_symbols_[byte] < size()) byte_fallback_[byte] = static_cast<Token>(byte_symbols_[byte]);
+  }
+}
+
+bool Bpe::encode_whole(std::string_view piece, std::vector<Token>& out) const {
+  const bool newlines = whole_newline_runs_ && piece.find_first_not_of('\n') == std::string_view::npos;
+  if (!ignore_merges_ && !newlines) return false;
+  const Token token = byte_level_ ? find_plain(to_byte_alphabet(piece)) : find_plain(piece);
+  if (token < 0) return false;
+  out.push_back(token);
+  return true;
+}
+
+void Bpe::read_symbols(std::string_view piece, std::vector<Symbol>& symbols) const {
+  symbols.clear();
+  if (byte_level_) {
+    for (std::size_t i = 0; i < piece.size(); ++i)
+      symbols.push_back({byte_symbols_[static_cast<unsigned char>(piece[i])], static_cast<std::uint32_t>(i)});
+    return;
+  }
+  std::size_t position = 0;
+  while (position < piece.size()) {
+    const std::size_t length = decode_utf8(piece, position).length;
+    const std::string_view character = piece.substr(position, length);
+    Symbol symbol{MergeTable::kNoSymbol, static_cast<std::uint32_t>(position)};
+    const Token token = find_plain(character);
+    if (token >= 0) {
+      symbol.id = static_cast<std::uint32_t>(token);
+    } else if (const std::int32_t extra = extra_index_.find(extra_texts_, character); extra >= 0) {
+      symbol.id = static_cast<std::uint32_t>(size()) + static_cast<std::uint32_t>(extra);
+    }
+    symbols.push_back(symbol);
+    position += length;
+  }
+}
+
+void Bpe::write_tokens(std::string_view piece, const std::vector<Symbol>& symbols,
+                       std::vector<Token>& out) const {
+  for (std::size_t i = 0; i < symbols.size(); ++i) {
+    if (symbols[i].id < size()) {
+      out.push_back(static_cast<Token>(symbols[i].id));
+      continue;
+    }
+    // No token has this text: its bytes, and where even those are missing the unknown token.
+    const std::size_t end = i + 1 < symbols.size() ? symbols[i + 1].begin : piece.size();
+    for (std::size_t j = symbols[i].begin; j < end; ++j) {
+      const Token byte = byte_fallback_[static_cast<unsigned char>(piece[j])];
+      if (byte >= 0)
+        out.push_back(byte);
+      else if (unknown)
+        out.push_back(*unknown);
+    }
+  }
+}
+
+void Bpe::encode_text(std::string_view text, bool, std::vector<Token>& out) const {
+  std::string escaped;
+  if (!byte_level_) {
+    escaped = escape_spaces(text);
+    text = escaped;
+  }
+  std::vector<std::string_view> pieces;
+  pretokenizer_.split(text, pieces);
+  std::vector<Symbol> symbols;
+  MergeScratch scratch;
+  for (const std::string_view piece : pieces) {
+    if (encode_whole(piece, out)) continue;
+    read_symbols(piece, symbols);
+    merge_symbols(merges_, symbols, scratch);
+    write_tokens(piece, symbols, out);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_bpe(const gguf::Metadata& metadata) {
+  const std::optional<std::string> pre = metadata.get_string("tokenizer.ggml.model") == "gemma4"
+                                             ? "gemma4"
+                                             : metadata.try_string("tokenizer.ggml.pre");
+  if (!pre)
+    log::warning(
+        "{}: tokenizer.ggml.pre is missing; the text is split by the rule of GPT-2, which may not be this "
+        "model's",
+        metadata.origin());
+  const PretokenizerRule* rule = find_pretokenizer_rule(pre.value_or("gpt-2"));
+  if (rule == nullptr)
+    fail(ErrorCode::unsupported, "{}: tokenizer.ggml.pre is \"{}\", quipu knows {}", metadata.origin(),
+         printable(*pre), known_pretokenizer_names());
+  FamilyDefaults defaults;
+  defaults.add_bos = rule->add_bos;
+  return std::make_unique<Bpe>(metadata, defaults, *rule);
+}
+
+}  // namespace quipu::text
