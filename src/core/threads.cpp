@@ -151,7 +151,8 @@ Range share(std::size_t total, int thread, int threads, std::size_t grain) {
   const std::size_t each = units / count, extra = units % count;
   const std::size_t first = index * each + std::min(index, extra);
   const std::size_t last = first + each + (index < extra ? 1 : 0);
-  return {std::min(first * grain, total), std::min(last * grain, total)};
+  // The last unit may be a part: its end is the total, which `units * grain` may exceed, even overflow.
+  return {first == units ? total : first * grain, last == units ? total : last * grain};
 }
 
 }  // namespace quipu
