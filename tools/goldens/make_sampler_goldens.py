@@ -116,8 +116,8 @@ def main():
     assert len(breaker_text) == 1 and sum(breaker_text in t for t in texts) == 1
     breakers = (ctypes.c_char_p * 1)(breaker_text.encode())
     for multiplier, base, allowed, last_n, alphabet, use in (
-            (0.8, 1.75, 2, -1, (30, 31, 32), 0), (0.5, 2.0, 1, -1, (40, 41), 0), (0.8, 1.75, 3, 20, (50, 51), 0),
-            (0.8, 1.3, 2, -1, (25, 26, 27), 1), (0.3, 1.2, 0, -1, (25, 26), 1), (1.0, 1.5, 2, -1, (45,), 0)):
+            (0.8, 1.75, 2, 64, (30, 31, 32), 0), (0.5, 2.0, 1, 64, (40, 41), 0), (0.8, 1.75, 3, 20, (50, 51), 0),
+            (0.8, 1.3, 2, 64, (26, 27, 26, 27, 26, 27, 25), 1), (0.3, 1.2, 0, 64, (25, 26), 1), (1.0, 1.5, 2, 64, (45,), 0)):
         x = small()
         history = rng.choice(alphabet, 48)
         sampler = L.llama_sampler_init_dry(vocab, multiplier, base, allowed, last_n, breakers if use else None, use)

@@ -81,6 +81,10 @@ void apply_dry(Candidates& candidates, const SamplingParams& params, const Stage
   }
   candidates.sort_by_token();
   for (const auto& [token, length] : longest) {
+    // Breakers of one token are free: line ends and quotation marks repeat in any text.
+    const bool breaks = std::find(params.dry_sequence_breakers.begin(), params.dry_sequence_breakers.end(),
+                                  std::vector{token}) != params.dry_sequence_breakers.end();
+    if (breaks) continue;
     if (Candidate* c = candidates.find(token)) {
       // Bounded, so that a token stays possible when it is the only one left.
       const double penalty = params.dry_multiplier * integer_power(params.dry_base, length - allowed);

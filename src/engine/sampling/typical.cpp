@@ -4,51 +4,48 @@
 #include <cmath>
 #include <vector>
 
+#include "engine/sampling/mass_prefix.hpp"
 #include "engine/sampling/stages.hpp"
 
 namespace quipu::engine {
 
+namespace {
+
+struct Typicality {
+  double distance;  // of the surprise from the entropy
+  Candidate candidate;
+};
+
+}  // namespace
+
 void apply_typical(Candidates& candidates, const SamplingParams& params, const StageContext&) {
   if (params.typical_p >= 1.0) return;
   const auto min_keep = static_cast<std::size_t>(std::max<std::int64_t>(params.min_keep, 1));
-  struct Scored {
-    double distance, p;
-    Candidate candidate;
-  };
-  std::vector<Scored> scored;
+  const auto items = candidates.items();
+  const auto weights = candidates.weights();
+  // ln p = logit - max - ln sum
+  const double shift = candidates.max_logit() + std::log(weights.sum);
+  std::vector<Weighted<Typicality>> scored;
+  scored.reserve(items.size());
   double entropy = 0;
-  {
-    const auto weights = candidates.weights();
-    const auto items = candidates.items();
-    scored.reserve(items.size());
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      const double p = weights.values[i] / weights.sum;
-      if (p <= 0) continue;  // infinitely surprising
-      scored.push_back({-std::log(p), p, items[i]});
-      entropy += p * scored.back().distance;
-    }
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const double p = weights.values[i] / weights.sum;
+    if (p <= 0) continue;  // infinitely surprising
+    const double surprise = shift - items[i].logit;
+    scored.push_back({{surprise, items[i]}, p});
+    entropy += p * surprise;
   }
-  for (Scored& s : scored) s.distance = std::abs(s.distance - entropy);
-  const auto nearer = [](const Scored& a, const Scored& b) {
-    return a.distance < b.distance || (a.distance == b.distance && better(a.candidate, b.candidate));
-  };
+  for (auto& s : scored) s.key.distance = std::abs(s.key.distance - entropy);
+  const std::size_t count = mass_prefix(
+      scored,
+      [](const auto& a, const auto& b) {
+        if (a.key.distance != b.key.distance) return a.key.distance < b.key.distance;
+        return better(a.key.candidate, b.key.candidate);
+      },
+      [=](double mass) { return mass > params.typical_p; }, min_keep);
   std::vector<Candidate> kept;
-  double cumulative = 0;
-  // Sorted in growing parts: most of a large vocabulary is never reached.
-  std::size_t sorted = 0;
-  for (std::size_t part = 512; sorted < scored.size(); part *= 8) {
-    const std::size_t end = std::min(scored.size(), sorted + part);
-    std::partial_sort(scored.begin() + static_cast<std::ptrdiff_t>(sorted),
-                      scored.begin() + static_cast<std::ptrdiff_t>(end), scored.end(), nearer);
-    for (; sorted < end; ++sorted) {
-      kept.push_back(scored[sorted].candidate);
-      cumulative += scored[sorted].p;
-      if (cumulative > params.typical_p && kept.size() >= min_keep) {
-        candidates.keep_only(kept);
-        return;
-      }
-    }
-  }
+  kept.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) kept.push_back(scored[i].key.candidate);
   candidates.keep_only(kept);
 }
 
