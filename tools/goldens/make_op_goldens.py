@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Small inputs and results of every op, computed by numpy in float64.
+
+    pip install numpy gguf
+    make_op_goldens.py                  writes tests/goldens/backends/ops.gguf
+
+Tensors are named CASE.x, CASE.weight … CASE.y; parameters are metadata keys CASE.parameter. Encoded weights and
+cached keys and values are rounded by the gguf package before numpy sees them.
+"""
+
+import math
+import pathlib
+
+import gguf
+import numpy as np
+
+OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "goldens" / "backends" / "ops.gguf"
+T = gguf.GGMLQuantizationType
+rng = np.random.default_rng(20240229)
+writer = gguf.GGUFWriter(str(OUT), "ops")
+f64 = np.float64
+
+
+def normal(*shape, scale=1.0):
+    return (rng.standard_normal(shape) * scale).astype(np.float32)
+
+
+def put(name, array):
+    writer.add_tensor(name, np.ascontiguousarray(array, dtype=np.float32))
+
+
+def result(case, y):
+    put(f"{case}.y", y)
+
+
+# ---- element by element ----
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+erf = np.vectorize(math.erf)
+ACTIVATIONS = [  # in the order of the enumeration
+    ("silu", lambda x: x * sigmoid(x)),
+    ("gelu", lambda x: x * 0.5 * (1 + erf(x / math.sqrt(2)))),
+    ("gelu_tanh", lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))),
+    ("gelu_quick", lambda x: x * sigmoid(1.702 * x)),
+    ("relu", lambda x: np.maximum(x, 0)),
+    ("relu_squared", lambda x: np.maximum(x, 0) ** 2),
+    ("sigmoid", sigmoid),
+    ("tanh", np.tanh),
+]
+x = np.concatenate([np.linspace(-4, 4, 33), [0, -0.001, 20, -20, 1e-6]]).astype(np.float32)[None, :]
+up = normal(*x.shape)
+put("activate.x", x)
+put("activate.up", up)
+for name, function in ACTIVATIONS:
+    result(f"activate.{name}", function(x.astype(f64)))
+    result(f"glu.{name}", function(x.astype(f64)) * up)
+writer.add_array("activations", [name for name, _ in ACTIVATIONS])
+
+# ---- norms ----
+
+x, weight, bias = normal(5, 48, scale=3), normal(48), normal(48)
+x[2] = 0
+put("norm.x", x)
+put("norm.weight", weight)
+put("norm.bias", bias)
+EPS = 1e-5
+writer.add_float32("norm.eps", EPS)
+X, eps = x.astype(f64), f64(np.float32(EPS))
+result("rms_norm", X / np.sqrt((X ** 2).mean(-1, keepdims=True) + eps) * weight)
+heads = X.reshape(5, 4, 12)
+result("rms_norm_heads", (heads / np.sqrt((heads ** 2).mean(-1, keepdims=True) + eps) * weight[:12]).reshape(5, 48))
+centred = X - X.mean(-1, keepdims=True)
+standard = centred / np.sqrt((centred ** 2).mean(-1, keepdims=True) + eps)
+result("layer_norm", standard * weight)
+result("layer_norm_bias", standard * weight + bias)
+
+# ---- linear: every dtype that can be decoded ----
+
+
+def set_half(blocks, offset, values):
+    blocks[:, offset:offset + 2] = np.asarray(values, dtype=np.float16)[:, None].view(np.uint8)
+
+
+# K-quants have no encoder in the gguf package: random bits with sensible scales. dtype -> offsets of half floats.
+HALVES = {T.Q2_K: [80, 82], T.Q3_K: [108], T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208], T.IQ4_NL: [0], T.IQ4_XS: [0]}
+DTYPES = [T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.MXFP4, T.IQ4_NL, T.IQ4_XS, T.Q2_K, T.Q3_K,
+          T.Q4_K, T.Q5_K, T.Q6_K]
+N = 7
+for dtype in DTYPES:
+    block, size = gguf.GGML_QUANT_SIZES[dtype]
+    k = 768 if block == 256 else 96
+    if dtype in HALVES:
+        blocks = rng.integers(0, 256, (N * k // block, size), dtype=np.uint8)
+        for offset in HALVES[dtype]:
+            set_half(blocks, offset, rng.uniform(0.001, 0.01, len(blocks)))
+        encoded = blocks.reshape(N, -1)
+    else:
+        encoded = gguf.quants.quantize(normal(N, k), dtype)
+    x, bias = normal(3, k), normal(N)
+    name = f"linear.{dtype.name}"
+    put(f"{name}.x", x)
+    put(f"{name}.bias", bias)
+    writer.add_tensor(f"{name}.weight", encoded, raw_dtype=dtype)
+    result(name, x.astype(f64) @ gguf.quants.dequantize(encoded, dtype).astype(f64).T + bias)
+writer.add_array("linear.dtypes", [d.name for d in DTYPES])
+
+# ---- rope ----
+
+
+def rotate(x, positions, inv_freq, neox, magnitude):
+    """x: [rows, heads, head_dim]"""
+    n = len(inv_freq)
+    angle = positions[:, None, None] * inv_freq
+    c, s = np.cos(angle) * magnitude, np.sin(angle) * magnitude
+    y = x.astype(f64).copy()
+    a, b = (slice(0, n), slice(n, 2 * n)) if neox else (slice(0, 2 * n, 2), slice(1, 2 * n, 2))
+    y[..., a] = x[..., a] * c - x[..., b] * s
+    y[..., b] = x[..., a] * s + x[..., b] * c
+    return y
+
+
+ROPES = {  # heads, head_dim, pairs, neox, first position, magnitude
+    "interleaved": (3, 8, 4, False, 0, 1.0),
+    "halves": (3, 8, 4, True, 0, 1.0),
+    "partial": (2, 10, 3, False, 61, 1.0),
+    "partial_halves": (2, 10, 3, True, 61, 1.0),
+    "far_scaled": (1, 64, 32, True, 131000, 1.25),
+}
+for name, (heads, head_dim, pairs, neox, first, magnitude) in ROPES.items():
+    x = normal(6, heads, head_dim)
+    inv_freq = 10000.0 ** (-np.arange(pairs) / pairs)
+    y = rotate(x, np.arange(first, first + 6, dtype=f64), inv_freq, neox, np.float32(magnitude))
+    put(f"rope.{name}.x", x.reshape(6, -1))
+    result(f"rope.{name}", y.reshape(6, -1))
+    for key, value in dict(heads=heads, head_dim=head_dim, pairs=pairs, first=first).items():
+        writer.add_uint32(f"rope.{name}.{key}", value)
+    writer.add_bool(f"rope.{name}.neox", neox)
+    writer.add_float32(f"rope.{name}.magnitude", magnitude)
+writer.add_array("rope.cases", list(ROPES))
+
+# ---- attention ----
+
+
+def stored(x, dtype):
+    if dtype == T.F32:
+        return x.astype(f64)
+    shape = x.shape
+    return gguf.quants.dequantize(gguf.quants.quantize(x.reshape(-1, shape[-1]), dtype), dtype).reshape(shape).astype(f64)
+
+
+def slopes(heads, max_bias):
+    """Press et al. 2021; the rule of their code for other head counts, for a maximum bias of 8 as there."""
+    def of_power(n, m):
+        start = 2.0 ** (-m / n)
+        return [start ** (i + 1) for i in range(n)]
+    power = 2 ** int(math.floor(math.log2(heads)))
+    return np.array(of_power(power, max_bias) + of_power(2 * power, max_bias)[0::2][:heads - power])
+
+
+def attend(q, k, v, scale, window=0, soft_cap=0.0, alibi=0.0, sinks=None):
+    """q: [n, heads, d]; k: [n, kv_heads, d]; v: [n, kv_heads, dv]; full scores, then mask."""
+    n, heads, _ = q.shape
+    group = heads // k.shape[1]
+    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
+    scores = np.einsum("ihd,jhd->hij", q.astype(f64), k) * scale
+    if soft_cap:
+        scores = soft_cap * np.tanh(scores / soft_cap)
+    i, j = np.arange(n)[:, None], np.arange(n)[None, :]
+    if alibi:
+        scores = scores - slopes(heads, alibi)[:, None, None] * (i - j)
+    hidden = (j > i) | ((i - j >= window) if window else False)
+    scores = np.where(hidden, -np.inf, scores)
+    if sinks is not None:
+        scores = np.concatenate([scores, np.broadcast_to(sinks.astype(f64)[:, None, None], (heads, n, 1))], axis=2)
+    p = np.exp(scores - scores.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    return np.einsum("hij,jhd->ihd", p[..., :n], v)
+
+
+ATTENTIONS = {  # positions, heads, kv_heads, head_dim, v_dim, cache dtype, options
+    "plain": (70, 2, 2, 16, 16, T.F32, {}),
+    "grouped": (130, 6, 2, 12, 12, T.F32, {}),
+    "one_kv_head": (20, 5, 1, 9, 9, T.F32, {}),
+    "narrow_values": (20, 2, 1, 24, 8, T.F32, {}),
+    "window": (150, 2, 1, 8, 8, T.F32, dict(window=66)),
+    "window_of_one": (10, 1, 1, 8, 8, T.F32, dict(window=1)),
+    "soft_cap": (40, 2, 1, 8, 8, T.F32, dict(soft_cap=2.0)),
+    "sinks": (40, 4, 2, 8, 8, T.F32, dict(sinks=True)),
+    "sinks_window": (70, 4, 2, 8, 8, T.F32, dict(sinks=True, window=5)),
+    "alibi": (70, 4, 4, 8, 8, T.F32, dict(alibi=8.0)),
+    "alibi_six_heads": (70, 6, 3, 8, 8, T.F32, dict(alibi=8.0)),
+    "f16": (70, 4, 2, 16, 16, T.F16, {}),
+    "bf16": (70, 4, 2, 16, 16, T.BF16, {}),
+    "q8_0": (70, 4, 2, 32, 64, T.Q8_0, {}),
+    "all": (140, 3, 1, 32, 32, T.Q8_0, dict(window=100, soft_cap=3.0, alibi=8.0, sinks=True)),
+}
+for name, (n, heads, kv_heads, d, dv, dtype, options) in ATTENTIONS.items():
+    q, k, v = normal(n, heads, d, scale=2), normal(n, kv_heads, d), normal(n, kv_heads, dv)
+    scale = np.float32(1 / math.sqrt(d))
+    sinks = normal(heads, scale=2) if options.get("sinks") else None
+    numbers = {key: options.get(key, 0) for key in ("window", "soft_cap", "alibi")}
+    result(f"attention.{name}", attend(q, stored(k, dtype), stored(v, dtype), f64(scale), sinks=sinks,
+                                       **numbers).reshape(n, -1))
+    for part, array in dict(q=q, k=k, v=v).items():
+        put(f"attention.{name}.{part}", array.reshape(n, -1))
+    if sinks is not None:
+        put(f"attention.{name}.sinks", sinks)
+    for key, value in dict(heads=heads, kv_heads=kv_heads, head_dim=d, v_dim=dv, window=numbers["window"]).items():
+        writer.add_uint32(f"attention.{name}.{key}", value)
+    for key, value in dict(scale=scale, soft_cap=numbers["soft_cap"], alibi=numbers["alibi"]).items():
+        writer.add_float32(f"attention.{name}.{key}", float(value))
+    writer.add_string(f"attention.{name}.cache", dtype.name)
+writer.add_array("attention.cases", list(ATTENTIONS))
+
+writer.write_header_to_file()
+writer.write_kv_data_to_file()
+writer.write_tensors_to_file()
+writer.close()
