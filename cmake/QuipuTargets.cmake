@@ -21,6 +21,10 @@ if(QUIPU_SANITIZE)
                                                -fno-sanitize-recover=all)
   target_link_options(quipu_flags INTERFACE -fsanitize=${QUIPU_SANITIZE})
 endif()
+if(QUIPU_FUZZ AND CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND QUIPU_SANITIZE MATCHES "address")
+  # The fuzzer sees which branches an input takes only in code built so.
+  target_compile_options(quipu_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 
 # quipu_library(name [DEPENDS lib...]): every .cpp below the current folder, as one static library.
 function(quipu_library name)
