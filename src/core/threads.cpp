@@ -57,6 +57,7 @@ void wait_while(const Counter& value, std::uint32_t old) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): one cache line a counter
 struct ThreadPool::State {
   explicit State(int threads) : size(threads), errors(static_cast<std::size_t>(threads)), workers_left(0) {}
 

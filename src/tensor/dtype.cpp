@@ -12,7 +12,7 @@ namespace {
 
 using namespace codecs;
 
-// Sizes: docs/formats.md. Ascending GGUF numbers.
+// Sizes: docs/formats.md. In the order of the GGUF numbers.
 constexpr std::array kTable{
     DTypeInfo{DType::f32, "F32", 1, 4, false, decode_f32, encode_f32},
     DTypeInfo{DType::f16, "F16", 1, 2, false, decode_f16, encode_f16},
@@ -51,6 +51,17 @@ constexpr std::array kTable{
     DTypeInfo{DType::q2_0, "Q2_0", 64, 18, false, nullptr, nullptr},
 };
 
+// Row of each GGUF number, or kNoRow. Rows are looked up in inner loops, so by index.
+constexpr std::size_t kNoRow = kTable.size();
+constexpr std::size_t kNumbers = 1 + static_cast<std::size_t>(kTable.back().dtype);
+constexpr std::array<std::size_t, kNumbers> kRowOfNumber = [] {
+  std::array<std::size_t, kNumbers> rows{};
+  for (std::size_t& row : rows) row = kNoRow;
+  for (std::size_t row = 0; row < kTable.size(); ++row)
+    rows[static_cast<std::size_t>(kTable[row].dtype)] = row;
+  return rows;
+}();
+
 char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
@@ -63,9 +74,8 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
 std::span<const DTypeInfo> all_dtypes() { return kTable; }
 
 const DTypeInfo* find_dtype(std::uint32_t gguf_number) {
-  for (const DTypeInfo& row : kTable)
-    if (static_cast<std::uint32_t>(row.dtype) == gguf_number) return &row;
-  return nullptr;
+  if (gguf_number >= kNumbers || kRowOfNumber[gguf_number] == kNoRow) return nullptr;
+  return &kTable[kRowOfNumber[gguf_number]];
 }
 
 const DTypeInfo* find_dtype(std::string_view name) {

@@ -258,11 +258,11 @@ void decode_q6_k(const std::byte* blocks, float* out, std::size_t n) {
   decode_row<BlockQ6_K, kSuperBlock>(blocks, out, n, [](const BlockQ6_K& block, float* y) {
     const float d = f16_to_f32(block.d);
     for (std::size_t i = 0; i < kSuperBlock; ++i) {
-      const std::size_t half = i / 128, quarter = i / 32 % 4, l = i % 32;
+      const std::size_t half = i / 128, quarter = i / 32 % 4, sub = i / 16, l = i % 32;
       const int low = block.ql[64 * half + 32 * (quarter % 2) + l] >> (quarter / 2 * 4) & 15;
       const int high = block.qh[32 * half + l] >> (2 * quarter) & 3;
       // The product with the scale first: it is exact, so there is one rounding.
-      y[i] = d * static_cast<float>(block.scales[i / 16]) * static_cast<float>((low | high << 4) - 32);
+      y[i] = d * static_cast<float>(block.scales[sub]) * static_cast<float>((low | high << 4) - 32);
     }
   });
 }
