@@ -48,7 +48,7 @@ MODELS = {
     "llama_yarn": ("llama", transformers.LlamaConfig, SMALL | rope("yarn", **YARN), F16, [200]),
     "llama_yarn_options": ("llama", transformers.LlamaConfig,
                            SMALL | dict(head_dim=16)
-                           | rope("yarn", beta_fast=8.0, beta_slow=2.0, attention_factor=1.3, **YARN), F16, [90]),
+                           | rope("yarn", beta_fast=2.0, beta_slow=1.2, attention_factor=1.3, **YARN), F16, [90]),
     "llama3": ("llama", transformers.LlamaConfig, SMALL | dict(head_dim=16) | rope("llama3", theta=500000.0, **LLAMA3),
                F16, [150]),
     "mistral_window": ("llama", transformers.MistralConfig, SMALL | dict(sliding_window=9), F16, [50]),
