@@ -26,9 +26,13 @@ struct EngineOptions {
       0;  ///< bytes for weights, KV and scratch together; 0: what the machine has free
   std::vector<std::shared_ptr<backends::Backend>>
       backends;  ///< in order of preference; empty: the CPU backend
+  /// Pages of the KV pool; 0: what context * sequences needs. Fewer is allowed: a sequence that finds no page
+  /// makes the youngest one give up its own and be recomputed later.
+  std::uint32_t pool_pages = 0;
+  bool scatter_pages = memory::KvOptions{}.scatter;  ///< see memory::KvOptions
 };
 
-/// What the engine takes, by owner; kept to for its whole life.
+/// What the engine takes, by owner; kept to for its whole life. Bytes.
 struct MemoryReport {
   std::uint64_t weights = 0;  ///< mapped file bytes of the tensors
   std::uint64_t kv = 0;
@@ -42,6 +46,8 @@ struct MemoryReport {
 enum class StopReason { none, end_of_generation, stop_string, max_tokens, context_full, cancelled, error };
 std::string_view to_string(StopReason reason);  ///< "eos", "stop", "length", "context", "cancelled", "error"
 
+/// One per generated token, in order; the token that ends the generation (end of turn, or the one that
+/// completes a stop string) is reported as well, with the text that was still held back.
 struct TokenEvent {
   std::int32_t token = -1;
   std::string text;  ///< printable text that this token released (see StreamDecoder, stop strings)
@@ -64,14 +70,16 @@ struct Request {
   bool ignore_eos = false;
   bool special = false;             ///< print control tokens
   bool context_shift = false;       ///< at a full context drop the oldest half after `keep` and recompute
-  std::int64_t keep = 0;            ///< prompt tokens that a shift keeps; -1: the whole prompt
+  std::int64_t keep = 0;            ///< prompt tokens that a shift keeps, a BOS besides; -1: the whole prompt
   bool want_prompt_logits = false;  ///< call on_prompt_logits for every prompt position (perplexity)
   std::function<void(const TokenEvent&)> on_token;  ///< one call per generated token
   std::function<void(std::int64_t position, std::span<const float> logits)> on_prompt_logits;
 };
 
 struct Result {
-  std::vector<std::int32_t> tokens;  ///< generated, without the token that stopped it
+  /// Generated, without the token that stopped it and without those that lie wholly in a stop string: the
+  /// first tokens.size() events are theirs.
+  std::vector<std::int32_t> tokens;
   std::string text;
   StopReason stop = StopReason::none;
   std::string error;  ///< when stop == error
@@ -80,7 +88,13 @@ struct Result {
 
 using RequestId = std::uint64_t;
 
-/// One model on one set of devices. Not thread-safe: one thread drives `step()`.
+/// One model on one set of devices. Not thread-safe: one thread drives `step()`. Callbacks may call `submit`
+/// and `cancel`; what they throw ends their own request (StopReason::error) and comes out of `step()`.
+///
+/// Prompt and output together never exceed the context. A generation that reaches it ends with context_full,
+/// or goes on after a shift: the first `keep` tokens and the newer half of the rest are computed afresh,
+/// exactly as a new run on those tokens would. Sampling keeps counting positions and sees all tokens of the
+/// request.
 class Engine {
  public:
   /// Throws `Error`: a context or budget that does not fit says what is needed and what there is.
@@ -93,15 +107,18 @@ class Engine {
   /// Queues a request. Throws `Error`: (context_overflow) a prompt longer than the context, by how much;
   /// (invalid_argument) an empty prompt, a token outside the vocabulary, bad sampling parameters.
   /// `base`: continue from this sequence's stored tokens; the longest common prefix is reused (the last
-  /// prompt token is always computed again, so that no logits need storing). Without it the engine starts
-  /// afresh.
+  /// prompt token is always computed again, so that no logits need storing). Its content moves into the
+  /// request (fork first to keep it) and can be taken back with `take_sequence`; on an exception it is
+  /// untouched. With want_prompt_logits nothing is reused. Without `base` the engine starts afresh.
   RequestId submit(Request request, memory::Sequence* base = nullptr);
   /// Schedules and runs one batch. False when nothing is left to do.
   bool step();
+  /// Ends a request at the next step; unknown and finished ones are left alone.
   void cancel(RequestId id);
   /// Result of a finished request, once; nothing while it runs.
   std::optional<Result> take_result(RequestId id);
-  /// The finished request's memory, to continue or save; empty if already taken.
+  /// The finished request's memory, to continue or save; nothing if already taken, or given up because
+  /// running requests needed the pages.
   std::optional<memory::Sequence> take_sequence(RequestId id);
   /// submit + step until done.
   Result generate(Request request, memory::Sequence* base = nullptr,

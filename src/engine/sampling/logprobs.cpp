@@ -1,11 +1,11 @@
 // Natural logarithms of the softmax of raw logits.
+#include "engine/sampling/logprobs.hpp"
+
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "core/error.hpp"
 #include "engine/sampling/candidates.hpp"
-#include "engine/sampling/sampler.hpp"
 #include "engine/sampling/softmax.hpp"
 
 namespace quipu::engine {
@@ -35,14 +35,26 @@ class LogSoftmax {
 
 }  // namespace
 
-std::vector<TokenProbability> top_log_probabilities(std::span<const float> logits, std::size_t count) {
-  std::vector<TokenProbability> top;
-  if (count == 0 || logits.empty()) return top;
-  const LogSoftmax softmax(logits);
+namespace {
+std::vector<TokenProbability> best_of(const LogSoftmax& softmax, std::size_t count) {
   std::vector<Candidate> best;
   select_best(softmax.items(), count, best);
+  std::vector<TokenProbability> top;
   for (const Candidate& c : best) top.push_back({c.token, softmax.at(c)});
   return top;
+}
+}  // namespace
+
+std::vector<TokenProbability> top_log_probabilities(std::span<const float> logits, std::size_t count) {
+  if (count == 0 || logits.empty()) return {};
+  return best_of(LogSoftmax(logits), count);
+}
+
+std::vector<TokenProbability> top_log_probabilities(std::span<const float> logits, std::size_t count,
+                                                    std::int32_t token, float& of_token) {
+  const LogSoftmax softmax(logits);
+  of_token = softmax.at(softmax.items()[static_cast<std::size_t>(token)]);
+  return best_of(softmax, count);
 }
 
 float log_probability(std::span<const float> logits, std::int32_t token) {

@@ -1,0 +1,212 @@
+#include "engine/active_request.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.hpp"
+#include "engine/sampling/logprobs.hpp"
+
+namespace quipu::engine {
+
+namespace {
+
+double milliseconds(std::chrono::steady_clock::duration d) {
+  return std::chrono::duration<double, std::milli>(d).count();
+}
+
+/// Tokens that a shift keeps at the front.
+std::int64_t kept_tokens(const Request& request, std::optional<std::int32_t> bos) {
+  const auto prompt = static_cast<std::int64_t>(request.prompt.size());
+  if (request.keep < 0) return prompt;
+  const bool has_bos = bos && request.prompt.front() == *bos;
+  return std::min(prompt, std::max<std::int64_t>(request.keep, has_bos ? 1 : 0));
+}
+
+}  // namespace
+
+void check_request(const Request& request, const RequestLimits& limits) {
+  const auto prompt = static_cast<std::int64_t>(request.prompt.size());
+  if (prompt == 0) fail(ErrorCode::invalid_argument, "the prompt is empty; at least one token is needed");
+  for (std::size_t i = 0; i < request.prompt.size(); ++i) {
+    const std::int32_t token = request.prompt[i];
+    if (token < 0 || token >= limits.vocab) {
+      fail(ErrorCode::invalid_argument,
+           "token {} at position {} of the prompt is outside the vocabulary of {}", token, i, limits.vocab);
+    }
+  }
+  if (prompt > limits.context) {
+    fail(ErrorCode::context_overflow,
+         "the prompt has {} tokens, the context holds {}: {} too many (a larger context: -c)", prompt,
+         limits.context, prompt - limits.context);
+  }
+  request.sampling.validate();
+  if (!request.sampling.logit_bias.empty()) {
+    const std::int32_t highest = request.sampling.logit_bias.rbegin()->first;
+    if (highest >= limits.vocab) {
+      fail(ErrorCode::invalid_argument, "logit_bias names token {}, the vocabulary has {} tokens", highest,
+           limits.vocab);
+    }
+  }
+  if (request.max_tokens < -1) {
+    fail(ErrorCode::invalid_argument, "max_tokens is {}, allowed is -1 (no limit) or more",
+         request.max_tokens);
+  }
+  if (request.keep < -1 || request.keep > prompt) {
+    fail(ErrorCode::invalid_argument,
+         "keep is {}, allowed is -1 (the whole prompt) to {}, the prompt's length", request.keep, prompt);
+  }
+  const std::int64_t keep = request.keep < 0 ? prompt : request.keep;
+  if (request.context_shift && limits.context - keep < 2) {
+    fail(ErrorCode::invalid_argument,
+         "keep is {}, which leaves {} of the context's {} positions; a context shift needs 2", keep,
+         limits.context - keep, limits.context);
+  }
+  for (std::size_t i = 0; i < request.stop.size(); ++i) {
+    if (request.stop[i].empty()) fail(ErrorCode::invalid_argument, "stop string {} is empty", i);
+  }
+}
+
+ActiveRequest::ActiveRequest(RequestId id, Request request, memory::Sequence sequence,
+                             const text::Tokenizer& tokenizer, std::int64_t context)
+    : id_(id),
+      request_(std::move(request)),
+      sampler_(request_.sampling),
+      decoder_(tokenizer, request_.special),
+      stops_(request_.stop),
+      tokenizer_(&tokenizer),
+      sequence_(std::move(sequence)),
+      context_(context),
+      tokens_(request_.prompt),
+      history_(request_.prompt),
+      submitted_(Clock::now()) {
+  result_.usage.prompt_tokens = static_cast<std::int64_t>(request_.prompt.size());
+  // A prompt that fills the context leaves no room for a token: with a shift, room is made at once.
+  if (request_.context_shift && request_.max_tokens != 0 && !request_.want_prompt_logits) make_room();
+  result_.usage.cached_tokens = sequence_.length();
+}
+
+bool ActiveRequest::every_row_has_output() const {
+  return request_.want_prompt_logits && !shifted_ &&
+         prompt_logits_done_ < static_cast<std::int64_t>(request_.prompt.size());
+}
+
+bool ActiveRequest::wants_output(std::int64_t position) const {
+  const auto prompt = static_cast<std::int64_t>(request_.prompt.size());
+  if (every_row_has_output() && position >= prompt_logits_done_ && position < prompt) return true;
+  const bool last = position + 1 == static_cast<std::int64_t>(tokens_.size());
+  return last && request_.max_tokens != 0 && position + 1 < context_;
+}
+
+void ActiveRequest::begin() {
+  if (!started_) started_ = Clock::now();
+}
+
+void ActiveRequest::store(std::int64_t rows) {
+  sequence_.append(
+      tokens().subspan(static_cast<std::size_t>(sequence_.length()), static_cast<std::size_t>(rows)));
+}
+
+void ActiveRequest::take_logits(std::int64_t position, std::span<const float> logits) {
+  if (every_row_has_output() && position >= prompt_logits_done_) {
+    prompt_logits_done_ = position + 1;
+    if (request_.on_prompt_logits) request_.on_prompt_logits(position, logits);
+  }
+  const bool last = position + 1 == static_cast<std::int64_t>(tokens_.size());
+  if (last && request_.max_tokens != 0 && position + 1 < context_) sample(logits);
+}
+
+void ActiveRequest::sample(std::span<const float> logits) {
+  std::int32_t token = -1;
+  try {
+    token = sampler_.sample(logits, history_);
+  } catch (const Error& error) {
+    finish(StopReason::error, error.message());
+    return;
+  }
+  const auto now = Clock::now();
+  if (!first_token_) first_token_ = now;
+
+  TokenEvent event;
+  event.token = token;
+  event.logits = logits;
+  if (request_.logprobs > 0)
+    event.top = top_log_probabilities(logits, request_.logprobs, token, event.log_probability);
+  const bool end = !request_.ignore_eos && tokenizer_->is_end_of_generation(token);
+  StopReason reason = end ? StopReason::end_of_generation : StopReason::none;
+  if (!end) {
+    text_start_.push_back(decoded_bytes_);
+    const std::string piece = decoder_.push(token);
+    decoded_bytes_ += piece.size();
+    event.text = stops_.push(piece);
+    tokens_.push_back(token);
+    history_.push_back(token);
+    result_.tokens.push_back(token);
+    const auto generated = static_cast<std::int64_t>(result_.tokens.size());
+    if (stops_.matched()) {
+      reason = StopReason::stop_string;
+    } else if (generated == request_.max_tokens) {
+      reason = StopReason::max_tokens;
+    } else if (!make_room()) {
+      reason = StopReason::context_full;
+    }
+  }
+  if (reason != StopReason::none && !stops_.matched()) {
+    event.text += stops_.push(decoder_.finish());  // an unfinished character, as U+FFFD
+    if (stops_.matched()) reason = StopReason::stop_string;
+    event.text += stops_.finish();
+  }
+  if (stops_.matched()) keep_tokens_before_stop();
+  result_.text += event.text;
+  if (request_.on_token) request_.on_token(event);
+  if (reason != StopReason::none) finish(reason);
+}
+
+void ActiveRequest::keep_tokens_before_stop() {
+  // Text starts ascend: tokens that begin at or behind the match belong to the stop string.
+  const auto first = std::lower_bound(text_start_.begin(), text_start_.end(), stops_.text_bytes());
+  result_.tokens.resize(
+      std::min(result_.tokens.size(), static_cast<std::size_t>(first - text_start_.begin())));
+}
+
+bool ActiveRequest::make_room() {
+  const auto size = static_cast<std::int64_t>(tokens_.size());
+  if (size < context_) return true;
+  if (!request_.context_shift) return false;
+  const std::int64_t keep = kept_tokens(request_, tokenizer_->bos);
+  const std::int64_t dropped = (size - keep + 1) / 2;
+  tokens_.erase(tokens_.begin() + keep, tokens_.begin() + keep + dropped);
+  sequence_.truncate(keep);
+  shifted_ = true;
+  return true;
+}
+
+void ActiveRequest::complete() {
+  if (finished() || pending() > 0) return;
+  // All tokens are stored and none was drawn: only the prompt was asked for, or there was no room.
+  if (request_.max_tokens == 0) {
+    finish(StopReason::max_tokens);
+  } else if (!make_room() || pending() == 0) {
+    finish(StopReason::context_full);
+  }
+}
+
+void ActiveRequest::drop_memory() {
+  sequence_.truncate(0);
+  result_.usage.cached_tokens = 0;  // whatever was reused is computed after all
+}
+
+void ActiveRequest::finish(StopReason reason, std::string error) {
+  if (finished()) return;
+  result_.stop = reason;
+  result_.error = std::move(error);
+  Usage& usage = result_.usage;
+  usage.completion_tokens = static_cast<std::int64_t>(result_.tokens.size());
+  const auto now = Clock::now();
+  if (started_) usage.prompt_ms = milliseconds(first_token_.value_or(now) - *started_);
+  if (first_token_) {
+    usage.first_token_ms = milliseconds(*first_token_ - submitted_);
+    usage.generation_ms = milliseconds(now - *first_token_);
+  }
+}
+
+}  // namespace quipu::engine

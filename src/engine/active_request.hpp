@@ -1,0 +1,85 @@
+// One request from submission to result: its tokens, text, stopping and counts. No scheduling, no memory
+// policy.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "engine/stop_strings.hpp"
+#include "text/tokenizer.hpp"
+
+namespace quipu::engine {
+
+/// What a request must respect.
+struct RequestLimits {
+  std::int64_t context = 0;
+  std::int64_t vocab = 0;
+};
+
+/// Throws `Error` as `Engine::submit` says.
+void check_request(const Request& request, const RequestLimits& limits);
+
+class ActiveRequest {
+ public:
+  /// `sequence` holds a prefix of the prompt. The request has been checked.
+  ActiveRequest(RequestId id, Request request, memory::Sequence sequence, const text::Tokenizer& tokenizer,
+                std::int64_t context);
+
+  RequestId id() const { return id_; }
+  memory::Sequence& sequence() { return sequence_; }
+  /// What the model sees: prompt and output, less what context shifts dropped.
+  std::span<const std::int32_t> tokens() const { return tokens_; }
+  /// Tokens whose keys and values are not stored yet.
+  std::int64_t pending() const { return static_cast<std::int64_t>(tokens_.size()) - sequence_.length(); }
+  bool every_row_has_output() const;
+  /// Whether the step wants the logits of the token at `position`.
+  bool wants_output(std::int64_t position) const;
+  bool finished() const { return result_.stop != StopReason::none; }
+
+  /// The step is about to compute tokens of this request.
+  void begin();
+  /// The step stored `rows` more tokens.
+  void store(std::int64_t rows);
+  /// Logits of the token at `position`, one call per wanted output, ascending, after `store`. Calls the
+  /// request's callbacks; what they throw passes through.
+  void take_logits(std::int64_t position, std::span<const float> logits);
+  /// After the logits: ends a request that has nothing left to compute.
+  void complete();
+  /// Gives up the stored keys and values; they are computed again later.
+  void drop_memory();
+  void finish(StopReason reason, std::string error = {});
+  Result take_result() { return std::move(result_); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void sample(std::span<const float> logits);
+  StopReason reason_to_stop(std::int32_t token) const;
+  /// Makes room for one more token: nothing to do, a shift, or false.
+  bool make_room();
+  void keep_tokens_before_stop();
+
+  RequestId id_;
+  Request request_;
+  Sampler sampler_;
+  text::StreamDecoder decoder_;
+  StopMatcher stops_;
+  const text::Tokenizer* tokenizer_;
+  memory::Sequence sequence_;
+  std::int64_t context_;
+  std::vector<std::int32_t> tokens_;     // see tokens()
+  std::vector<std::int32_t> history_;    // prompt and output, all of it: what sampling sees
+  std::vector<std::size_t> text_start_;  // per generated token: bytes of text before it
+  std::size_t decoded_bytes_ = 0;
+  std::int64_t prompt_logits_done_ = 0;
+  bool shifted_ = false;
+  Result result_;
+  std::optional<Clock::time_point> started_, first_token_;
+  Clock::time_point submitted_;
+};
+
+}  // namespace quipu::engine

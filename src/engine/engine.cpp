@@ -1,0 +1,366 @@
+#include "engine/engine.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <exception>
+#include <map>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "engine/active_request.hpp"
+#include "engine/batch.hpp"
+#include "engine/memory_planner.hpp"
+#include "engine/page_keeper.hpp"
+#include "engine/scheduler.hpp"
+#include "graph/memory_plan.hpp"
+
+namespace quipu::engine {
+
+namespace {
+
+/// Bytes of logits one step may produce for prompts whose every position is asked for.
+constexpr std::int64_t kPromptLogitBytes = std::int64_t{64} << 20;
+
+void check_options(const EngineOptions& options) {
+  const auto check = [](std::string_view name, std::int64_t value, std::int64_t least) {
+    if (value < least)
+      fail(ErrorCode::invalid_argument, "{} is {}, allowed is {} or more", name, value, least);
+  };
+  check("context", options.context, 0);
+  check("sequences", options.sequences, 1);
+  check("batch", options.batch, 1);
+  if (options.context > INT32_MAX) {
+    fail(ErrorCode::invalid_argument, "context is {}, allowed is at most {}", options.context, INT32_MAX);
+  }
+}
+
+void warn_beyond_training(std::int64_t context, std::int64_t trained) {
+  if (trained <= 0 || context <= trained) return;
+  log::warning(
+      "the context of {} tokens exceeds the {} the model was trained for; answers get worse beyond that. "
+      "--rope-scaling yarn --rope-scale {} extends it properly",
+      context, trained, (context + trained - 1) / trained);
+}
+
+}  // namespace
+
+std::string_view to_string(StopReason reason) {
+  switch (reason) {
+    case StopReason::none:
+      return "none";
+    case StopReason::end_of_generation:
+      return "eos";
+    case StopReason::stop_string:
+      return "stop";
+    case StopReason::max_tokens:
+      return "length";
+    case StopReason::context_full:
+      return "context";
+    case StopReason::cancelled:
+      return "cancelled";
+    case StopReason::error:
+      return "error";
+  }
+  return "none";
+}
+
+struct Engine::Impl {
+  std::shared_ptr<const models::Model> model;
+  EngineOptions options;
+  MemoryReport report;
+  std::optional<backends::Program> program;
+  std::shared_ptr<memory::PagePool> pool;
+  std::int64_t vocab = 0;
+  std::vector<float> logits;  // [outputs of a step, vocab]
+
+  RequestId last_id = 0;
+  std::deque<std::unique_ptr<ActiveRequest>> waiting;  // by age
+  Running running;                                     // by age
+  std::map<RequestId, Result> results;
+  Unclaimed unclaimed{8};
+  Scheduler scheduler;
+  Batch batch;
+
+  void set_up();
+  void decide_memory();
+  void admit();
+  void put_back(Running& preempted);
+  void schedule();
+  void run();
+  void account();
+  void retire_finished();
+  void retire(ActiveRequest& request);
+};
+
+// ---- one-time set-up ----
+
+void Engine::Impl::set_up() {
+  check_options(options);
+  unclaimed = Unclaimed(static_cast<std::size_t>(std::max<std::int64_t>(options.sequences, 8)));
+  if (options.backends.empty()) options.backends.push_back(backends::make_cpu_backend());
+  graph::Graph graph = model->build_graph();
+  vocab = graph.value(graph.output).width;
+  const std::int64_t trained = model->hyperparameters().trained_context;
+  if (options.context == 0 && trained == 0) options.context = 2048;
+  const std::int64_t most_useful = std::max(options.context, trained) * options.sequences;
+  const std::int64_t rows = std::max(std::min(options.batch, most_useful), std::int64_t{1});
+  const std::int64_t logit_rows = std::clamp<std::int64_t>(kPromptLogitBytes / (vocab * 4), 1, rows);
+  const std::int64_t outputs = std::min(rows, options.sequences + logit_rows);
+  // The plan's size is known before any of it is allocated.
+  MemoryNeeds least;
+  least.weights = model->weight_bytes();
+  least.scratch =
+      graph::plan_memory(graph, rows, outputs).bytes + static_cast<std::uint64_t>(outputs * vocab) * 4;
+  const std::uint64_t budget = options.memory_budget > 0 ? options.memory_budget : free_memory().bytes;
+  if (least.weights + least.scratch > budget) {
+    fail(ErrorCode::out_of_memory, "{} of weights and {} of scratch (-b {}) do not fit into {}",
+         format_bytes(least.weights), format_bytes(least.scratch), rows, format_bytes(budget));
+  }
+  program.emplace(std::move(graph), options.backends, rows, outputs);
+  decide_memory();
+}
+
+void Engine::Impl::decide_memory() {
+  const models::Hyperparameters& hyper = model->hyperparameters();
+  const std::int32_t kv_layers = program->graph().kv_layers;
+  MemoryNeeds needs;
+  needs.weights = model->weight_bytes();
+  needs.scratch = program->scratch_bytes() + static_cast<std::uint64_t>(program->max_outputs() * vocab) * 4;
+  needs.page_bytes = memory::PagePool::bytes_per_page(hyper, kv_layers, options.k_dtype, options.v_dtype);
+  needs.sequences = options.sequences;
+  needs.trained_context = hyper.trained_context;
+  needs.context = options.context;
+  needs.pool_pages = options.pool_pages;
+
+  FreeMemory available;
+  if (options.memory_budget > 0) {
+    available = {options.memory_budget, "the memory budget of " + format_bytes(options.memory_budget)};
+  } else {
+    available = free_memory();
+    // A default leaves the rest of the machine a tenth.
+    if (options.context == 0) available.bytes -= available.bytes / 10;
+  }
+  // The pool comes out of the first device's own budget, of which the scratch is already taken.
+  const backends::DeviceInfo device = options.backends.front()->devices().front();
+  const std::uint64_t device_left =
+      device.memory_bytes > device.used_bytes ? device.memory_bytes - device.used_bytes : 0;
+  const std::uint64_t fixed = needs.weights + needs.scratch;
+  if (device_left < UINT64_MAX - fixed && device_left + fixed < available.bytes) {
+    available = {device_left + fixed, fmt::format("{} left on {}", format_bytes(device_left), device.name)};
+  }
+  const MemoryDecision decision = plan_engine_memory(needs, available);
+  report = decision.report;
+  warn_beyond_training(report.context, report.trained_context);
+
+  memory::KvOptions kv;
+  kv.k_dtype = options.k_dtype;
+  kv.v_dtype = options.v_dtype;
+  kv.pages = decision.pages;
+  kv.scatter = options.scatter_pages;
+  // Sequences may outlive the engine: the pool keeps its backend.
+  std::shared_ptr<backends::Backend> backend = options.backends.front();
+  auto* made = new memory::PagePool(*backend, 0, hyper, kv_layers, kv);
+  pool = std::shared_ptr<memory::PagePool>(made, [backend](memory::PagePool* p) { delete p; });
+}
+
+// ---- a step: schedule, run, account ----
+
+void Engine::Impl::admit() {
+  const auto most = static_cast<std::size_t>(options.sequences);
+  while (!waiting.empty() && running.size() < most) {
+    ActiveRequest& next = *waiting.front();
+    // Starting it must not take pages from those that run; alone it may always start.
+    const auto needed = static_cast<std::size_t>(next.pending() + next.sequence().length()) /
+                            static_cast<std::size_t>(graph::kPagePositions) +
+                        1;
+    const std::size_t held = next.sequence().pages().size();
+    while (needed > held + pool->free_pages() && unclaimed.drop_oldest()) {
+    }
+    if (!running.empty() && needed > held + pool->free_pages()) break;
+    running.push_back(std::move(waiting.front()));
+    waiting.pop_front();
+  }
+  std::sort(running.begin(), running.end(), [](const auto& a, const auto& b) { return a->id() < b->id(); });
+}
+
+void Engine::Impl::put_back(Running& preempted) {
+  for (auto& request : preempted) waiting.push_back(std::move(request));
+  preempted.clear();
+  std::sort(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) { return a->id() < b->id(); });
+}
+
+void Engine::Impl::schedule() {
+  retire_finished();  // cancelled since the last step
+  admit();
+  std::vector<Waiting> view;
+  std::vector<ActiveRequest*> requests;
+  for (const auto& request : running) {
+    view.push_back({request->id(), request->pending(), request->every_row_has_output()});
+    requests.push_back(request.get());
+  }
+  std::vector<Share> shares = scheduler.plan(view, {program->max_tokens(), program->max_outputs()});
+  // Oldest first: whoever must give up pages is younger than whoever gets them, and not in the batch yet.
+  std::sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.index < b.index; });
+  batch.clear();
+  Running preempted;
+  for (Share& share : shares) {
+    ActiveRequest& request = *requests[share.index];
+    const bool still_runs =
+        std::any_of(running.begin(), running.end(), [&](const auto& r) { return r.get() == &request; });
+    if (!still_runs) continue;
+    const Room room = make_page_room(request, share.rows, running, preempted, unclaimed);
+    if (room == Room::exhausted) {
+      request.finish(
+          StopReason::error,
+          fmt::format("all {} cache pages are in use after {} tokens of this sequence; sequences taken "
+                      "from the engine hold the others",
+                      pool->capacity(), request.sequence().length()));
+    }
+    if (room == Room::granted) {
+      request.begin();
+      batch.add(request, share.rows);
+    }
+  }
+  put_back(preempted);
+}
+
+void Engine::Impl::run() {
+  if (batch.empty()) return;
+  const std::size_t needed = batch.outputs() * static_cast<std::size_t>(vocab);
+  if (logits.size() < needed) logits.resize(needed);
+  try {
+    program->run(batch.step(pool->layers(), logits.data()));
+  } catch (const Error& error) {  // a broken invariant: what was computed is unknown
+    for (const Batch::Item& item : batch.items()) item.request->finish(StopReason::error, error.message());
+    batch.clear();
+    throw;
+  }
+}
+
+void Engine::Impl::account() {
+  std::exception_ptr thrown;
+  const auto width = static_cast<std::size_t>(vocab);
+  for (const Batch::Item& item : batch.items()) {
+    ActiveRequest& request = *item.request;
+    request.store(item.rows);
+    try {
+      for (std::size_t i = 0; i < item.output_positions.size() && !request.finished(); ++i) {
+        request.take_logits(item.output_positions[i],
+                            std::span(logits).subspan((item.first_output + i) * width, width));
+      }
+      request.complete();
+    } catch (const std::exception& error) {
+      request.finish(StopReason::error, error.what());
+      if (!thrown) thrown = std::current_exception();
+    } catch (...) {
+      request.finish(StopReason::error, "a callback failed");
+      if (!thrown) thrown = std::current_exception();
+    }
+  }
+  batch.clear();
+  retire_finished();
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+void Engine::Impl::retire_finished() {
+  for (const auto& request : running) {
+    if (request->finished()) retire(*request);
+  }
+  std::erase_if(running, [](const auto& request) { return request->finished(); });
+}
+
+void Engine::Impl::retire(ActiveRequest& request) {
+  results.emplace(request.id(), request.take_result());
+  memory::Sequence& sequence = request.sequence();
+  sequence.truncate(sequence.length());  // pages reserved beyond the end
+  unclaimed.add(request.id(), std::move(sequence));
+}
+
+// ---- the interface ----
+
+Engine::Engine(std::shared_ptr<const models::Model> model, EngineOptions options)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->model = std::move(model);
+  impl_->options = std::move(options);
+  impl_->set_up();
+}
+Engine::~Engine() = default;
+
+const models::Model& Engine::model() const { return *impl_->model; }
+const MemoryReport& Engine::memory() const { return impl_->report; }
+memory::Sequence Engine::new_sequence() { return memory::Sequence(impl_->pool); }
+
+RequestId Engine::submit(Request request, memory::Sequence* base) {
+  Impl& e = *impl_;
+  check_request(request, {e.report.context, e.vocab});
+  memory::Sequence sequence = new_sequence();
+  if (base != nullptr) {
+    if (base->pool() != e.pool)
+      fail(ErrorCode::invalid_argument, "the base sequence belongs to another engine");
+    // The last prompt token is computed again: its logits are not stored.
+    const auto stored = base->tokens();
+    const std::span<const std::int32_t> prompt(request.prompt);
+    const auto usable = request.want_prompt_logits ? prompt.first(0) : prompt.first(prompt.size() - 1);
+    const auto end = std::mismatch(usable.begin(), usable.end(), stored.begin(), stored.end()).first;
+    sequence = std::move(*base);
+    sequence.truncate(end - usable.begin());
+  }
+  const RequestId id = ++e.last_id;
+  e.waiting.push_back(std::make_unique<ActiveRequest>(id, std::move(request), std::move(sequence),
+                                                      e.model->tokenizer(), e.report.context));
+  return id;
+}
+
+bool Engine::step() {
+  Impl& e = *impl_;
+  e.schedule();
+  e.run();
+  e.account();
+  return !e.running.empty() || !e.waiting.empty();
+}
+
+void Engine::cancel(RequestId id) {
+  Impl& e = *impl_;
+  for (const auto& request : e.running) {
+    if (request->id() == id) request->finish(StopReason::cancelled);
+  }
+  for (auto it = e.waiting.begin(); it != e.waiting.end(); ++it) {
+    if ((*it)->id() != id) continue;
+    (*it)->finish(StopReason::cancelled);
+    e.retire(**it);
+    e.waiting.erase(it);
+    break;
+  }
+}
+
+std::optional<Result> Engine::take_result(RequestId id) {
+  const auto it = impl_->results.find(id);
+  if (it == impl_->results.end()) return std::nullopt;
+  std::optional<Result> result(std::move(it->second));
+  impl_->results.erase(it);
+  return result;
+}
+
+std::optional<memory::Sequence> Engine::take_sequence(RequestId id) { return impl_->unclaimed.take(id); }
+
+Result Engine::generate(Request request, memory::Sequence* base, std::optional<memory::Sequence>* keep) {
+  const RequestId id = submit(std::move(request), base);
+  std::exception_ptr thrown;
+  std::optional<Result> result;
+  while (!result) {
+    try {
+      step();
+    } catch (...) {
+      cancel(id);
+      if (!thrown) thrown = std::current_exception();
+    }
+    result = take_result(id);
+  }
+  std::optional<memory::Sequence> sequence = take_sequence(id);
+  if (keep != nullptr) *keep = std::move(sequence);
+  if (thrown) std::rethrow_exception(thrown);
+  return std::move(*result);
+}
+
+}  // namespace quipu::engine

@@ -1,0 +1,44 @@
+// Who gets cache pages when they are short.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/active_request.hpp"
+
+namespace quipu::engine {
+
+/// Running requests in order of age, oldest first.
+using Running = std::vector<std::unique_ptr<ActiveRequest>>;
+
+/// Memory of finished requests, kept until taken, and given up, oldest first, when pages are short.
+class Unclaimed {
+ public:
+  explicit Unclaimed(std::size_t most) : most_(most) {}
+  void add(RequestId id, memory::Sequence sequence);
+  std::optional<memory::Sequence> take(RequestId id);
+  /// Gives up the oldest one; false when there is none.
+  bool drop_oldest();
+
+ private:
+  std::size_t most_;
+  std::map<RequestId, memory::Sequence> sequences_;
+};
+
+enum class Room {
+  granted,    ///< the pages are the request's
+  preempted,  ///< the request itself was the youngest and gave up its pages; it must wait
+  exhausted,  ///< it runs alone and the pool has no page left
+};
+
+/// Finds pages for `rows` more positions of `request`: free ones, else those of unclaimed sequences, else
+/// those of the youngest running request, which is put into `preempted` and leaves `running`. The oldest
+/// request can always go on, so work never stalls. A request that runs alone gets as many rows as there is
+/// room for.
+Room make_page_room(ActiveRequest& request, std::int64_t& rows, Running& running, Running& preempted,
+                    Unclaimed& unclaimed);
+
+}  // namespace quipu::engine
