@@ -49,10 +49,10 @@ constexpr std::string_view kTekken = CASED(UPPER, LOWER, "") "|\\p{N}|" SYMBOLS 
 constexpr std::string_view kYoutu =
     CASED(UPPER, LOWER, "(?i:" CONTRACTIONS ")?") "|\\p{N}|" SYMBOLS "[\\r\\n/]*|" TAIL;
 // Upper and lower without Han: the complements of the other categories and Han.
-#define NO_HAN "\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
+#define NO_HAN "\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{sc:Han}]"
 constexpr std::string_view kKimiK2 =
-    "\\p{Han}+|" CASED("[^\\p{Ll}" NO_HAN, "[^\\p{Lu}\\p{Lt}" NO_HAN,
-                       "(?i:" CONTRACTIONS ")?") "|\\p{N}{1,3}|" SYMBOLS "[\\r\\n]*|" TAIL;
+    "\\p{sc:Han}+|" CASED("[^\\p{Ll}" NO_HAN, "[^\\p{Lu}\\p{Lt}" NO_HAN,
+                          "(?i:" CONTRACTIONS ")?") "|\\p{N}{1,3}|" SYMBOLS "[\\r\\n]*|" TAIL;
 constexpr std::string_view kJais2 =
     "(?i:" CONTRACTIONS ")|" WORD_WITH_MARK "|\\p{N}{1,3}|" SYMBOLS "[\\r\\n]*|" SPACE "*[\\r\\n]+|" SPACE
     "{512}(?!" NOT_SPACE ")|" SPACE "{256}(?!" NOT_SPACE ")|" SPACE "{128}(?!" NOT_SPACE ")|" SPACE

@@ -49,7 +49,8 @@ inline std::vector<Vector> read_vectors(const std::string& name) {
     std::istringstream words(line);
     lines.emplace_back(std::istream_iterator<text::Token>(words), std::istream_iterator<text::Token>());
   }
-  if (lines.size() > vectors.size()) vectors.push_back({input.substr(begin), {}});  // gemma-4 has no last marker
+  if (lines.size() > vectors.size())
+    vectors.push_back({input.substr(begin), {}});  // gemma-4 has no last marker
   for (std::size_t i = 0; i < vectors.size() && i < lines.size(); ++i) vectors[i].ids = lines[i];
   if (lines.size() != vectors.size()) vectors.clear();
   return vectors;
