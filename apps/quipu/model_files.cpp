@@ -68,8 +68,9 @@ void fetch_file(const WantedFile& wanted, const std::function<void(PartFile&)>& 
 std::filesystem::path fetch_entry(const CatalogueEntry& entry) {
   const WantedFile wanted = wanted_file(entry);
   if (is_whole(wanted)) return wanted.destination;
-  write_stderr(fmt::format("downloading {} ({}) to {}\n", entry.name, size_text(entry.bytes),
-                           wanted.destination.parent_path().string()));
+  if (stderr_is_terminal())
+    write_stderr(fmt::format("downloading {} ({}) to {}\n", entry.name, size_text(entry.bytes),
+                             wanted.destination.parent_path().string()));
   std::string reasons;
   ErrorCode code = ErrorCode::network;
   for (const std::string& source : entry.sources) {

@@ -105,7 +105,8 @@ Outcome run_program(std::vector<std::string> arguments, std::vector<std::string>
   return outcome;
 }
 
-/// The line that says most: pip's last "ERROR:" line, else the last line.
+/// The line that says most: pip's last "ERROR:" line, or the last line, which names the exception of a
+/// traceback.
 std::string telling_line(const std::string& output) {
   std::string last, error;
   for (std::size_t begin = 0; begin < output.size();) {
@@ -115,7 +116,7 @@ std::string telling_line(const std::string& output) {
     if (line.rfind("ERROR: ", 0) == 0) error = line.substr(7);
     begin = end + 1;
   }
-  return printable(error.empty() ? last : error, 200);
+  return printable(error.empty() || error.back() == ':' ? last : error, 200);
 }
 
 std::vector<std::string> environment_with(const std::string& assignment) {
@@ -147,9 +148,10 @@ fs::path download_wheel(const PackageReference& reference, const fs::path& folde
   const Outcome outcome = run_program(std::move(arguments), environment_with("TMPDIR=" + folder.string()));
   exit_if_interrupted();
   if (outcome.status != 0) {
-    if (outcome.output.find("No space left on device") != std::string::npos)
-      fail(ErrorCode::io, "cannot write to {}: No space left on device",
-           printable(folder.parent_path().string()));
+    for (const int reason : {ENOSPC, EDQUOT, EFBIG})
+      if (outcome.output.find(std::strerror(reason)) != std::string::npos)
+        fail(ErrorCode::io, "cannot write to {}: {}", printable(folder.parent_path().string()),
+             std::strerror(reason));
     fail(ErrorCode::network, "no download of {} from the package index: {}", printable(reference.requirement),
          telling_line(outcome.output));
   }

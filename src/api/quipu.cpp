@@ -1,0 +1,156 @@
+// The C++ interface over models and engine.
+#include "quipu/quipu.hpp"
+
+#include <optional>
+
+#include "core/error.hpp"
+#include "core/threads.hpp"
+#include "engine/engine.hpp"
+#include "models/model.hpp"
+
+namespace quipu {
+
+std::string_view version() { return QUIPU_VERSION; }
+
+struct Model::Impl {
+  std::shared_ptr<const models::Model> model;
+};
+
+Model::Model(const std::filesystem::path& path, const ModelOptions& options) {
+  models::LoadOptions load;
+  load.mode = options.memory_map ? MappedFile::Mode::map : MappedFile::Mode::read;
+  impl_ = std::make_shared<const Impl>(Impl{models::Model::load(path, load)});
+}
+
+std::vector<TokenId> Model::tokenize(std::string_view text, bool add_special, bool parse_special) const {
+  return impl_->model->tokenizer().encode(text, {add_special, parse_special});
+}
+
+std::string Model::detokenize(std::span<const TokenId> tokens, bool special) const {
+  const text::Tokenizer& tokenizer = impl_->model->tokenizer();
+  for (const TokenId token : tokens)
+    if (token < 0 || static_cast<std::size_t>(token) >= tokenizer.size())
+      fail(ErrorCode::invalid_argument, "token {} is outside the vocabulary of {} tokens", token,
+           tokenizer.size());
+  return tokenizer.decode(tokens, special);
+}
+
+bool Model::has_chat_template() const { return impl_->model->chat_template() != nullptr; }
+
+std::string Model::chat_prompt(std::span<const ChatMessage> messages) const {
+  const text::ChatTemplate* chat = impl_->model->chat_template();
+  if (chat == nullptr)
+    fail(ErrorCode::unsupported, "{} has no chat template", printable(impl_->model->file().name()));
+  std::vector<text::Message> list;
+  for (const ChatMessage& message : messages) list.push_back({message.role, message.content});
+  return chat->render(list);
+}
+
+std::size_t Model::vocabulary_size() const { return impl_->model->tokenizer().size(); }
+std::int64_t Model::trained_context() const { return impl_->model->hyperparameters().trained_context; }
+std::string Model::description() const { return impl_->model->description(); }
+
+struct Session::Impl {
+  explicit Impl(Model m, engine::EngineOptions options)
+      : model(std::move(m)), engine(model.impl_->model, std::move(options)) {}
+  Model model;
+  engine::Engine engine;
+  std::optional<memory::Sequence> memory;
+};
+
+namespace {
+
+DType cache_type(const std::string& name) {
+  const DTypeInfo* type = find_dtype(std::string_view(name));
+  if (type == nullptr) fail(ErrorCode::invalid_argument, "unknown cache type {}", printable(name));
+  return type->dtype;
+}
+
+}  // namespace
+
+Session::Session(const Model& model, const SessionOptions& options) {
+  if (options.threads < 0)
+    fail(ErrorCode::invalid_argument, "threads is {}, expected 0 (automatic) or more", options.threads);
+  engine::EngineOptions engine_options;
+  engine_options.context = options.context;
+  engine_options.batch = options.batch;
+  engine_options.memory_budget = options.memory_budget;
+  engine_options.k_dtype = cache_type(options.key_type);
+  engine_options.v_dtype = cache_type(options.value_type);
+  const int threads = options.threads > 0 ? options.threads : default_threads().count;
+  engine_options.backends.push_back(
+      backends::make_cpu_backend({std::make_shared<ThreadPool>(threads), {UINT64_MAX}}));
+  impl_ = std::make_shared<Impl>(model, std::move(engine_options));
+}
+
+Generation Session::generate(std::span<const TokenId> prompt, const GenerateOptions& options) {
+  engine::Request request;
+  request.prompt.assign(prompt.begin(), prompt.end());
+  request.max_tokens = options.max_tokens;
+  request.stop = options.stop;
+  request.sampling.seed = options.seed;
+  request.sampling.temperature = options.temperature;
+  request.sampling.top_k = options.top_k;
+  request.sampling.top_p = options.top_p;
+  request.sampling.min_p = options.min_p;
+  request.sampling.repeat_penalty = options.repeat_penalty;
+  engine::Engine& engine = impl_->engine;
+  bool go_on = true;
+  if (options.on_text)
+    request.on_token = [&](const engine::TokenEvent& event) {
+      if (go_on && !event.text.empty()) go_on = options.on_text(event.text);
+    };
+  const engine::RequestId id = engine.submit(std::move(request), impl_->memory ? &*impl_->memory : nullptr);
+  try {
+    bool cancelled = false;
+    while (engine.step()) {
+      if (go_on || cancelled) continue;
+      engine.cancel(id);
+      cancelled = true;
+    }
+  } catch (...) {  // the callback's exception: the request must not stay behind
+    engine.cancel(id);
+    while (engine.step()) {
+    }
+    engine.take_result(id);
+    throw;
+  }
+  std::optional<engine::Result> result = engine.take_result(id);
+  if (!result || result->stop == engine::StopReason::error)
+    fail(ErrorCode::internal, "generation failed: {}", result ? result->error : "no result");
+  std::optional<memory::Sequence> memory = engine.take_sequence(id);
+  impl_->memory.reset();
+  if (memory) impl_->memory.emplace(std::move(*memory));
+  Generation generation;
+  generation.text = std::move(result->text);
+  generation.tokens = std::move(result->tokens);
+  generation.stop = engine::to_string(result->stop);
+  generation.prompt_tokens = result->usage.prompt_tokens;
+  generation.cached_tokens = result->usage.cached_tokens;
+  return generation;
+}
+
+Generation Session::generate(std::string_view prompt, const GenerateOptions& options) {
+  return generate(impl_->model.tokenize(prompt), options);
+}
+
+Generation Session::chat(std::span<const ChatMessage> messages, const GenerateOptions& options) {
+  return generate(impl_->model.chat_prompt(messages), options);
+}
+
+void Session::reset() { impl_->memory.reset(); }
+
+void Session::save(const std::filesystem::path& path) {
+  if (!impl_->memory) impl_->memory.emplace(impl_->engine.new_sequence());
+  impl_->memory->save(path, impl_->engine.model().fingerprint());
+}
+
+void Session::restore(const std::filesystem::path& path) {
+  memory::Sequence fresh = impl_->engine.new_sequence();
+  fresh.restore(path, impl_->engine.model().fingerprint());
+  impl_->memory.emplace(std::move(fresh));
+}
+
+std::int64_t Session::context() const { return impl_->engine.memory().context; }
+
+}  // namespace quipu
