@@ -1,0 +1,511 @@
+#include "backends/cpu/cpu_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "backends/cpu/plan_steps.hpp"
+#include "core/error.hpp"
+
+namespace quipu::backends::cpu {
+namespace {
+
+using graph::Graph;
+using graph::MemoryPlan;
+using graph::Rows;
+using graph::Value;
+
+std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
+constexpr std::size_t align64(std::size_t n) { return (n + 63) / 64 * 64; }
+
+FloatWeight float_weight(const TensorView& tensor) {
+  FloatWeight w;
+  if (tensor.dtype == DType::f32 && reinterpret_cast<std::uintptr_t>(tensor.data) % alignof(float) == 0) {
+    w.data = reinterpret_cast<const float*>(tensor.data);
+    return w;
+  }
+  auto values = std::make_shared<std::vector<float>>(size(tensor.elements()));
+  info(tensor.dtype).decode(tensor.data, values->data(), values->size());
+  w.data = values->data();
+  w.owned = std::move(values);
+  return w;
+}
+
+/// Slopes of ALiBi, Press et al. 2021; the missing heads of a count that is no power of two come from every
+/// other slope of twice as many.
+std::vector<float> alibi_slopes(std::int64_t heads, float max_bias) {
+  std::vector<float> slopes;
+  if (max_bias <= 0) return slopes;
+  std::int64_t power = 1;
+  while (power * 2 <= heads) power *= 2;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const double step = h < power ? static_cast<double>(h + 1) / static_cast<double>(power)
+                                  : static_cast<double>(2 * (h - power) + 1) / static_cast<double>(2 * power);
+    slopes.push_back(static_cast<float>(std::exp2(-static_cast<double>(max_bias) * step)));
+  }
+  return slopes;
+}
+
+bool is_quantized(const graph::Linear& op) {
+  return weight_slot(static_cast<std::uint32_t>(op.weight.dtype)) >= 3;
+}
+
+bool overlap(std::size_t a_begin, std::size_t a_end, std::size_t b_begin, std::size_t b_end) {
+  return a_begin < b_end && b_begin < a_end;
+}
+
+/// Sets `barrier_before` where a step meets bytes that another thread may have used since the last barrier.
+void place_barriers(std::vector<std::unique_ptr<PlanStep>>& steps) {
+  std::vector<Access> open;
+  for (std::unique_ptr<PlanStep>& step : steps) {
+    for (const Access& a : step->accesses) {
+      for (const Access& b : open) {
+        if (a.space != b.space || !(a.write || b.write) || !overlap(a.begin, a.end, b.begin, b.end)) continue;
+        const bool apart =
+            a.cut == b.cut && a.cut.kind != Cut::Kind::any && a.begin == b.begin && a.end == b.end;
+        if (!apart) step->barrier_before = true;
+      }
+    }
+    if (step->barrier_before) open.clear();
+    open.insert(open.end(), step->accesses.begin(), step->accesses.end());
+  }
+}
+
+/// Private memory that both schedules of a plan use.
+struct PrivateMemory {
+  std::size_t bytes = 0;
+  int threads = 1;
+  PrivateAt work;           ///< a thread's panels and attention state
+  QuantizedAt shared_rows;  ///< quantised activations of all rows
+  QuantizedAt own_row;      ///< of one row, a thread's own
+  PrivateAt own_norm;       ///< one normalised row, a thread's own
+  PrivateAt partial;        ///< attention states of chunks
+  std::size_t shared_bytes = 0;
+
+  PrivateAt take(std::size_t n, bool per_thread) {
+    PrivateAt at{bytes, per_thread ? align64(n) : 0};
+    bytes += align64(n) * (per_thread ? static_cast<std::size_t>(threads) : 1);
+    return at;
+  }
+};
+
+/// Most query rows of one unit of attention: enough to share the conversion of a span, few enough to balance.
+constexpr std::size_t kQueryRows = 48;
+std::size_t query_tokens(const graph::Attention& op) {
+  return std::max<std::size_t>(1, kQueryRows / size(op.heads / op.kv_heads));
+}
+
+PrivateMemory lay_out(const Graph& graph, NodeRange nodes, const MemoryPlan& memory, int threads) {
+  std::size_t work = 64, quantized = 0, normed = 0, partial = 0;
+  for (std::size_t i = nodes.begin; i < nodes.end; ++i) {
+    const graph::Op& op = graph.nodes[i].op;
+    if (const auto* linear = std::get_if<graph::Linear>(&op)) {
+      const std::size_t k = size(linear->weight.width());
+      work = std::max(work, linear_scratch(k));
+      if (is_quantized(*linear)) quantized = std::max(quantized, k);
+    } else if (const auto* norm = std::get_if<graph::RmsNorm>(&op)) {
+      normed = std::max(normed, size(graph.value(norm->x).width));
+    } else if (const auto* layer_norm = std::get_if<graph::LayerNorm>(&op)) {
+      normed = std::max(normed, size(graph.value(layer_norm->x).width));
+    } else if (const auto* attention = std::get_if<graph::Attention>(&op)) {
+      const std::size_t rows = query_tokens(*attention) * size(attention->heads / attention->kv_heads);
+      work = std::max(work, attention_scratch(size(attention->head_dim), size(attention->v_dim), rows));
+      partial = std::max(partial, size(attention->heads) * AttendStep::kMaxChunks *
+                                      AttendStep::partial_floats(size(attention->v_dim)) * sizeof(float));
+    }
+  }
+  PrivateMemory p;
+  p.threads = threads;
+  p.work = p.take(work, true);
+  const std::size_t rows = size(std::max(memory.max_tokens, memory.max_outputs));
+  if (quantized > 0) {
+    p.shared_bytes = QuantizedAt::bytes(quantized, rows);
+    p.shared_rows = {p.take(p.shared_bytes, false), rows};
+    p.own_row = {p.take(QuantizedAt::bytes(quantized, 1), true), 1};
+  }
+  p.own_norm = p.take(normed * sizeof(float), true);
+  if (threads > 1) p.partial = p.take(partial, false);
+  return p;
+}
+
+/// Builds one schedule: for any number of rows, or (`single`) for one token, where a row is too little to
+/// share out and every thread norms and quantises it for itself instead of waiting for another.
+class Schedule {
+ public:
+  Schedule(const Graph& graph, NodeRange nodes, const MemoryPlan& memory, const Kernels& kernels,
+           PrivateMemory& private_memory, std::vector<std::unique_ptr<std::atomic<std::uint32_t>>>& counters,
+           bool single)
+      : graph_(graph),
+        nodes_(nodes),
+        memory_(memory),
+        kernels_(kernels),
+        private_(private_memory),
+        counters_(counters),
+        single_(single),
+        own_(graph.values.size(), false) {}
+
+  std::vector<std::unique_ptr<PlanStep>> build() {
+    for (index_ = nodes_.begin; index_ < nodes_.end; ++index_)
+      std::visit([this](const auto& op) { add(op, graph_.nodes[index_].out); }, graph_.nodes[index_].op);
+    place_barriers(steps_);
+    return std::move(steps_);
+  }
+
+ private:
+  // ---- memory and cuts ----
+
+  ValueAt at(Value v) const {
+    ValueAt a;
+    a.width = size(graph_.value(v).width);
+    a.rows = graph_.value(v).rows;
+    a.is_output = v == graph_.output;
+    a.offset = a.is_output ? 0 : memory_.offset[v.id];
+    return a;
+  }
+  Access access(Value v, bool write, Cut cut) const {
+    const ValueAt a = at(v);
+    const std::int64_t rows = a.rows == Rows::tokens ? memory_.max_tokens : memory_.max_outputs;
+    const std::size_t begin = a.is_output ? 0 : a.offset;
+    return {a.is_output ? Access::Space::outputs : Access::Space::scratch, write, begin,
+            begin + a.width * size(rows) * sizeof(float), cut};
+  }
+  static Access shared(std::size_t begin, std::size_t bytes, bool write, Cut cut) {
+    return {Access::Space::shared, write, begin, begin + bytes, cut};
+  }
+  static Access cache(std::size_t layer, bool write, Cut cut) {
+    return {Access::Space::cache, write, layer, layer + 1, cut};
+  }
+  /// Rows, or thread 0 alone for the single one.
+  Cut row_cut(Rows rows) const { return single_ ? Cut{Cut::Kind::first, 0, 0} : Cut::rows(rows); }
+
+  template <class T>
+  T& push() {
+    auto step = std::make_unique<T>();
+    step->k = &kernels_;
+    T& ref = *step;
+    steps_.push_back(std::move(step));
+    return ref;
+  }
+
+  // ---- who uses a value ----
+
+  std::vector<std::size_t> users(Value v) const {
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i)
+      for (const Value input : graph::op_inputs(graph_.nodes[i].op))
+        if (input == v && (found.empty() || found.back() != i)) found.push_back(i);
+    return found;
+  }
+  bool only_linears_use(Value v) const {
+    if (v == graph_.output) return false;
+    const std::vector<std::size_t> found = users(v);
+    return !found.empty() && std::all_of(found.begin(), found.end(), [&](std::size_t i) {
+      return i >= nodes_.begin && i < nodes_.end && std::holds_alternative<graph::Linear>(graph_.nodes[i].op);
+    });
+  }
+  /// The grain in which a linear's or elementwise op's columns are shared out: whole heads where RoPE or the
+  /// cache goes on by heads, so that no barrier is needed between.
+  std::size_t grain(Value v) const {
+    std::size_t g = 16;
+    for (const std::size_t i : users(v)) {
+      if (const auto* rope = std::get_if<graph::Rope>(&graph_.nodes[i].op)) {
+        if (rope->head_dim % 16 == 0) g = size(rope->head_dim);
+      } else if (const auto* attention = std::get_if<graph::Attention>(&graph_.nodes[i].op)) {
+        if (attention->v == v && attention->v_dim % 16 == 0) g = size(attention->v_dim);
+        if (attention->k == v && attention->head_dim % 16 == 0) g = size(attention->head_dim);
+      }
+    }
+    return g;
+  }
+  Cut column_cut(Value v) const { return Cut::columns(size(graph_.value(v).width), grain(v)); }
+
+  // ---- ops ----
+
+  void add(const graph::Embed& op, Value out) {
+    auto& s = push<EmbedStep>();
+    s.weight = op.weight;
+    s.out = at(out);
+    s.cut = row_cut(Rows::tokens);
+    s.accesses = {access(out, true, s.cut)};
+  }
+
+  void add(const graph::RmsNorm& op, Value out) {
+    add_norm(op.x, out, op.weight, std::nullopt, op.eps, false);
+  }
+  void add(const graph::LayerNorm& op, Value out) { add_norm(op.x, out, op.weight, op.bias, op.eps, true); }
+  void add_norm(Value x, Value out, const TensorView& weight, const std::optional<TensorView>& bias,
+                float eps, bool layer) {
+    auto& s = push<NormStep>();
+    s.x = at(x);
+    s.out = at(out);
+    s.weight = float_weight(weight);
+    if (bias) s.bias = float_weight(*bias);
+    s.group = size(weight.width());
+    s.eps = eps;
+    s.layer = layer;
+    s.own = single_ && only_linears_use(out);
+    if (s.own) {
+      own_[out.id] = true;
+      own_norm_ = out;
+      s.own_out = private_.own_norm;
+      s.accesses = {access(x, false, Cut{})};
+      return;
+    }
+    s.cut = row_cut(graph_.value(out).rows);
+    s.accesses = {access(x, false, s.cut), access(out, true, s.cut)};
+  }
+
+  /// The quantised form of x, made when the buffer does not hold it already.
+  void quantize(Value x) {
+    if (quantized_ == x) return;
+    quantized_ = x;
+    auto& s = push<QuantizeStep>();
+    s.x = at(x);
+    s.own = single_;
+    s.x_is_own = own_[x.id];
+    s.own_x = private_.own_norm;
+    s.to = single_ ? private_.own_row : private_.shared_rows;
+    if (single_) {
+      if (!s.x_is_own) s.accesses = {access(x, false, Cut{})};
+      return;
+    }
+    const Cut cut = Cut::rows(graph_.value(x).rows);
+    s.accesses = {access(x, false, cut),
+                  shared(private_.shared_rows.memory.offset, private_.shared_bytes, true, cut)};
+  }
+
+  void add(const graph::Linear& op, Value out) {
+    const bool quantized = is_quantized(op);
+    if (quantized) quantize(op.x);
+    // A sum right behind takes part in the same pass, unless its place still holds this op's input.
+    Value residual{}, target = out;
+    if (const std::size_t next = index_ + 1; next < nodes_.end && out != graph_.output) {
+      const auto* sum = std::get_if<graph::Add>(&graph_.nodes[next].op);
+      if (sum != nullptr && (sum->a == out) != (sum->b == out) && users(out).size() == 1) {
+        const Value other = sum->a == out ? sum->b : sum->a;
+        const Value into = graph_.nodes[next].out;
+        const Access x = access(op.x, false, Cut{}), y = access(into, true, Cut{});
+        const bool clear =
+            x.space != y.space || !overlap(x.begin, x.end, y.begin, y.end) || (quantized && !single_);
+        if (clear) {
+          residual = other;
+          target = into;
+        }
+      }
+    }
+    auto& s = push<LinearStep>();
+    s.weight = op.weight;
+    if (op.bias) s.bias = float_weight(*op.bias);
+    s.x = at(op.x);
+    s.out = at(target);
+    s.slot = weight_slot(static_cast<std::uint32_t>(op.weight.dtype));
+    s.quantized = quantized;
+    s.x_is_own = own_[op.x.id];
+    s.own_x = private_.own_norm;
+    s.from = single_ ? private_.own_row : private_.shared_rows;
+    s.grain = grain(target);
+    s.work = private_.work;
+    const Cut cut = Cut::columns(s.out.width, s.grain);
+    s.accesses = {access(target, true, cut)};
+    if (residual != Value{}) {
+      s.has_residual = true;
+      s.residual = at(residual);
+      s.accesses.push_back(access(residual, false, cut));
+      ++index_;
+    }
+    if (!quantized && !s.x_is_own) s.accesses.push_back(access(op.x, false, Cut{}));
+    if (quantized && !single_)
+      s.accesses.push_back(shared(private_.shared_rows.memory.offset, private_.shared_bytes, false, Cut{}));
+  }
+
+  ElementwiseStep& add_elementwise(ElementwiseStep::Kind kind, Value a, Value b, Value out) {
+    auto& s = push<ElementwiseStep>();
+    s.kind = kind;
+    s.a = at(a);
+    s.b = at(b);
+    s.out = at(out);
+    s.grain = grain(out);
+    const Cut cut = column_cut(out);
+    s.accesses = {access(a, false, cut), access(b, false, cut), access(out, true, cut)};
+    return s;
+  }
+  void add(const graph::Glu& op, Value out) {
+    add_elementwise(ElementwiseStep::Kind::glu, op.gate, op.up, out).activation =
+        static_cast<int>(op.activation);
+  }
+  void add(const graph::Activate& op, Value out) {
+    add_elementwise(ElementwiseStep::Kind::activate, op.x, op.x, out).activation =
+        static_cast<int>(op.activation);
+  }
+  void add(const graph::Add& op, Value out) { add_elementwise(ElementwiseStep::Kind::add, op.a, op.b, out); }
+  void add(const graph::Mul& op, Value out) { add_elementwise(ElementwiseStep::Kind::mul, op.a, op.b, out); }
+  void add(const graph::Scale& op, Value out) {
+    add_elementwise(ElementwiseStep::Kind::scale, op.x, op.x, out).factor = op.factor;
+  }
+
+  void add(const graph::Rope& op, Value out) {
+    const std::size_t pairs = op.inv_freq->size(),
+                      bytes = size(memory_.max_tokens) * 2 * pairs * sizeof(float);
+    const auto key = std::make_pair(op.inv_freq.get(), op.magnitude);
+    auto found = tables_.find(key);
+    if (found == tables_.end()) {
+      found = tables_.emplace(key, private_.take(bytes, false)).first;
+      auto& t = push<RopeTableStep>();
+      t.inv_freq = op.inv_freq;
+      t.magnitude = op.magnitude;
+      t.table = found->second;
+      t.cut = row_cut(Rows::tokens);
+      t.accesses = {shared(t.table.offset, bytes, true, t.cut)};
+    }
+    auto& s = push<RopeStep>();
+    s.x = at(op.x);
+    s.out = at(out);
+    s.heads = size(op.heads);
+    s.head_dim = size(op.head_dim);
+    s.pairs = pairs;
+    s.neox = op.neox;
+    s.table = found->second;
+    s.cut = single_ ? Cut::columns(s.x.width, s.head_dim) : Cut::rows(Rows::tokens);
+    s.accesses = {access(op.x, false, s.cut), access(out, true, s.cut),
+                  shared(s.table.offset, bytes, false, single_ ? Cut{} : s.cut)};
+  }
+
+  void add(const graph::Attention& op, Value out) {
+    const auto layer = static_cast<std::size_t>(op.layer);
+    auto& store = push<StoreStep>();
+    store.key = at(op.k);
+    store.value = at(op.v);
+    store.layer = layer;
+    store.kv_heads = size(op.kv_heads);
+    store.head_dim = size(op.head_dim);
+    store.v_dim = size(op.v_dim);
+    store.by_head = single_;
+    const Cut rows = Cut::rows(Rows::tokens);
+    store.accesses = {
+        access(op.k, false, single_ ? Cut::columns(store.key.width, store.head_dim) : rows),
+        access(op.v, false, single_ ? Cut::columns(store.value.width, store.v_dim) : rows),
+        cache(layer, true, Cut{}),
+    };
+
+    auto& s = push<AttendStep>();
+    s.q = at(op.q);
+    s.out = at(out);
+    s.layer = layer;
+    s.heads = size(op.heads);
+    s.kv_heads = size(op.kv_heads);
+    s.head_dim = size(op.head_dim);
+    s.v_dim = size(op.v_dim);
+    s.scale = op.scale;
+    s.soft_cap = op.soft_cap;
+    s.window = op.window;
+    if (op.sinks) s.sinks = float_weight(*op.sinks);
+    s.slopes = alibi_slopes(op.heads, op.alibi_max_bias);
+    s.work = private_.work;
+    s.query_tokens = query_tokens(op);
+    s.single = single_;
+    s.partial = private_.partial;
+    counters_.push_back(std::make_unique<std::atomic<std::uint32_t>>(0));
+    s.next_unit = counters_.back().get();
+    s.accesses = {access(op.q, false, Cut{}), access(out, true, Cut{}), cache(layer, false, Cut{})};
+    if (single_ && private_.threads > 1) {
+      s.accesses.push_back(shared(private_.partial.offset, 1, true, Cut{}));
+      auto& merge = push<MergeStep>();
+      merge.attend = &s;
+      merge.accesses = {access(out, true, Cut{}), shared(private_.partial.offset, 1, true, Cut{})};
+    }
+  }
+
+  void add(const graph::GatherOutputs& op, Value out) {
+    auto& s = push<GatherStep>();
+    s.x = at(op.x);
+    s.out = at(out);
+    s.cut = row_cut(Rows::outputs);
+    s.accesses = {access(op.x, false, Cut{}), access(out, true, s.cut)};
+  }
+
+  const Graph& graph_;
+  NodeRange nodes_;
+  const MemoryPlan& memory_;
+  const Kernels& kernels_;
+  PrivateMemory& private_;
+  std::vector<std::unique_ptr<std::atomic<std::uint32_t>>>& counters_;
+  bool single_;
+  std::vector<bool> own_;  ///< by value: every thread has its own copy
+  Value own_norm_{};
+  Value quantized_{};  ///< what the quantised buffer holds
+  std::size_t index_ = 0;
+  std::vector<std::unique_ptr<PlanStep>> steps_;
+  std::map<std::pair<const void*, float>, PrivateAt> tables_;
+};
+
+class CpuPlan final : public Plan {
+ public:
+  CpuPlan(const Graph& graph, NodeRange nodes, const MemoryPlan& memory, const Kernels& kernels,
+          std::shared_ptr<ThreadPool> threads, Backend& owner)
+      : threads_(std::move(threads)) {
+    PrivateMemory p = lay_out(graph, nodes, memory, threads_->size());
+    many_ = Schedule(graph, nodes, memory, kernels, p, counters_, false).build();
+    single_ = Schedule(graph, nodes, memory, kernels, p, counters_, true).build();
+    bytes_ = std::max<std::size_t>(p.bytes, 64);
+    memory_ = owner.allocate(0, bytes_);
+    places_.resize(size(memory.max_tokens));
+    context_.threads = threads_->size();
+    context_.private_memory = memory_->data();
+    context_.places = places_.data();
+    task_ = [this](int thread) {
+      for (const std::unique_ptr<PlanStep>& step : *schedule_) {
+        if (step->barrier_before) threads_->barrier();
+        step->run(context_, thread);
+      }
+    };
+  }
+
+  void run(const graph::Step& step, std::byte* scratch) override {
+    std::uint32_t index = 0;
+    for (const graph::SequenceRows& s : step.sequences) {
+      for (std::uint32_t i = 0; i < s.rows; ++i)
+        places_[s.first_row + i] = {index, s.first_position + static_cast<std::int32_t>(i)};
+      ++index;
+    }
+    for (const std::unique_ptr<std::atomic<std::uint32_t>>& counter : counters_)
+      counter->store(0, std::memory_order_relaxed);
+    context_.step = &step;
+    context_.scratch = scratch;
+    context_.tokens = step.tokens.size();
+    context_.outputs = step.output_rows.size();
+    schedule_ = step.tokens.size() == 1 ? &single_ : &many_;
+    threads_->run(task_);
+  }
+
+  std::size_t private_bytes() const override { return bytes_; }
+
+ private:
+  std::shared_ptr<ThreadPool> threads_;
+  std::vector<std::unique_ptr<std::atomic<std::uint32_t>>> counters_;
+  std::vector<std::unique_ptr<PlanStep>> many_, single_;
+  std::vector<std::unique_ptr<PlanStep>>* schedule_ = nullptr;
+  std::unique_ptr<Buffer> memory_;
+  std::size_t bytes_ = 0;
+  std::vector<RowPlace> places_;
+  RunContext context_;
+  std::function<void(int)> task_;
+};
+
+}  // namespace
+
+std::optional<std::string> decline_reason(const Graph&, const graph::Node& node) {
+  if (const auto* linear = std::get_if<graph::Linear>(&node.op)) {
+    if (weight_slot(static_cast<std::uint32_t>(linear->weight.dtype)) < 0)
+      return fmt::format("no kernel for {} weights", to_string(linear->weight.dtype));
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<Plan> compile_plan(const Graph& graph, NodeRange nodes, const MemoryPlan& memory,
+                                   const Kernels& kernels, std::shared_ptr<ThreadPool> threads,
+                                   Backend& owner) {
+  return std::make_unique<CpuPlan>(graph, nodes, memory, kernels, std::move(threads), owner);
+}
+
+}  // namespace quipu::backends::cpu

@@ -1,0 +1,166 @@
+// One table of kernels per instruction set, chosen once. Only plain types: the files compiled for an
+// instruction set must not instantiate inline functions that the rest of the program shares.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quipu::backends {
+
+/// Activations of a linear with quantised weights: 12-bit integers q = 16 hi + lo in two int8 planes, in
+/// groups of 32 (docs/numerics.md). Width is a multiple of 32.
+struct QuantizedRows {
+  std::int8_t* q = nullptr;       ///< [rows][stride]: per group 32 bytes lo, 32 bytes hi
+  float* d = nullptr;             ///< [rows][width / 32] scales
+  float* dsum = nullptr;          ///< [rows][width / 32] d * float(sum32)
+  std::int32_t* sum32 = nullptr;  ///< [rows][width / 32] sums of q
+  std::int32_t* sum16 = nullptr;  ///< [rows][width / 16]
+  std::size_t stride = 0;         ///< bytes: 2 * width and padding to an odd multiple of 64 (cache sets)
+  std::size_t width = 0;
+};
+constexpr std::size_t quantized_stride(std::size_t width) { return 2 * width + (width % 64 == 0 ? 64 : 0); }
+
+/// One thread's share of a linear: output columns [n_begin, n_end) of all rows.
+struct LinearArgs {
+  const std::uint8_t* weight = nullptr;
+  std::size_t row_bytes = 0;
+  std::size_t k = 0;
+  std::size_t n_begin = 0, n_end = 0, n = 0;
+  const QuantizedRows* x = nullptr;  ///< quantised weights
+  const float* xf = nullptr;         ///< float weights: [rows][k]
+  std::size_t rows = 0;
+  float* y = nullptr;  ///< [rows][n]
+  const float* bias = nullptr;
+  const float* residual = nullptr;  ///< [rows][n], added after the bias; may be y itself
+  std::byte* scratch = nullptr;     ///< linear_scratch bytes of this thread, 64-aligned
+};
+
+struct RopeArgs {
+  const float* x = nullptr;
+  float* y = nullptr;
+  const float* cos = nullptr;  ///< [pairs]
+  const float* sin = nullptr;
+  std::size_t heads = 0, head_dim = 0, pairs = 0;
+  bool neox = false;
+};
+
+enum class KvType : std::uint8_t { f32, f16, bf16, q8_0 };
+
+/// Rows of queries that share one key/value head: attention over positions of one sequence.
+struct AttentionArgs {
+  const float* q = nullptr;           ///< first query row's first head of this group
+  std::size_t q_stride = 0;           ///< floats between tokens
+  float* out = nullptr;               ///< where the first row's first head goes
+  std::size_t out_stride = 0;         ///< floats between tokens
+  std::size_t tokens = 0, group = 0;  ///< query rows: tokens x heads of the group
+  std::int64_t first_position = 0;    ///< of the first token
+  std::size_t head_dim = 0, v_dim = 0;
+  const std::byte* k = nullptr;  ///< page 0's rows of this key/value head
+  const std::byte* v = nullptr;
+  std::size_t k_page_bytes = 0, v_page_bytes = 0, k_row_bytes = 0, v_row_bytes = 0;
+  KvType k_type = KvType::f16, v_type = KvType::f16;
+  const std::uint32_t* pages = nullptr;
+  float scale = 1, soft_cap = 0;
+  std::int64_t window = 0;
+  const float* sinks = nullptr;   ///< [group] or null
+  const float* slopes = nullptr;  ///< [group] or null
+  /// Chunks of 512 positions to walk: all of them into `out`, or one into `partial`.
+  std::int64_t chunk_begin = 0, chunk_end = INT64_MAX;
+  float* partial = nullptr;  ///< [tokens * group][v_dim16 + 16]: weighted values, then maximum and sum
+  std::byte* scratch = nullptr;
+};
+
+struct Kernels {
+  const char* name;
+  int group;  ///< rows of a weight group: shares of a linear begin at multiples of 16
+
+  void (*rms_norm)(const float* x, const float* weight, float* y, std::size_t n, float eps);
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float* y, std::size_t n,
+                     float eps);
+  /// `activation` is graph::Activation as an integer.
+  void (*activate)(int activation, const float* x, float* y, std::size_t n);
+  void (*glu)(int activation, const float* gate, const float* up, float* y, std::size_t n);
+  void (*add)(const float* a, const float* b, float* y, std::size_t n);
+  void (*mul)(const float* a, const float* b, float* y, std::size_t n);
+  void (*scale)(const float* x, float factor, float* y, std::size_t n);
+  void (*rope)(const RopeArgs&);
+  /// Row `row` of `out` from `x`.
+  void (*quantize)(const float* x, const QuantizedRows& out, std::size_t row);
+  void (*store_f16)(const float* x, std::uint16_t* y, std::size_t n);
+  void (*store_bf16)(const float* x, std::uint16_t* y, std::size_t n);
+  void (*attention)(const AttentionArgs&);
+  /// Merges `chunks` partial states, `stride` floats apart, and writes one output row.
+  void (*attention_merge)(const float* partial, std::size_t chunks, std::size_t stride, std::size_t v_dim,
+                          const float* sink, float* out);
+  /// By kernel slot of the weight's dtype (weight_slot), null where there is none.
+  void (*linear[16])(const LinearArgs&);
+};
+
+/// Slot of a weight dtype (GGUF number) in `Kernels::linear`, -1 when there is no kernel.
+inline constexpr int kLinearSlots = 16;
+constexpr int weight_slot(std::uint32_t dtype) {
+  switch (dtype) {
+    case 0:
+      return 0;  // F32
+    case 1:
+      return 1;  // F16
+    case 30:
+      return 2;  // BF16
+    case 2:
+      return 3;  // Q4_0
+    case 3:
+      return 4;  // Q4_1
+    case 6:
+      return 5;  // Q5_0
+    case 7:
+      return 6;  // Q5_1
+    case 8:
+      return 7;  // Q8_0
+    case 20:
+      return 8;  // IQ4_NL
+    case 39:
+      return 9;  // MXFP4
+    case 10:
+      return 10;  // Q2_K
+    case 11:
+      return 11;  // Q3_K
+    case 12:
+      return 12;  // Q4_K
+    case 13:
+      return 13;  // Q5_K
+    case 14:
+      return 14;  // Q6_K
+    case 23:
+      return 15;  // IQ4_XS
+    default:
+      return -1;
+  }
+}
+
+/// Scratch bytes per thread for a linear of width k, and for attention with these head sizes.
+/// AMX: fewer rows than this are left to the AVX-512 kernels (a tile of few rows costs as much as a full
+/// one).
+inline constexpr std::size_t kAmxRows = 8;
+/// Panels of 16 columns unpacked at a time: as many as fit in half of a 2 MiB L2 with their scales, an even
+/// number.
+inline constexpr std::size_t kAmxMaxPanels = 8;
+constexpr std::size_t amx_panels(std::size_t k) {
+  const std::size_t fit = (std::size_t{1} << 20) / (k * 40) / 2 * 2;
+  return fit < 2 ? 2 : fit > kAmxMaxPanels ? kAmxMaxPanels : fit;
+}
+constexpr std::size_t linear_scratch(std::size_t k) {
+  return (k + 256) * 32 + 65536 + amx_panels(k) * k * 40;
+}
+constexpr std::size_t attention_scratch(std::size_t head_dim, std::size_t v_dim, std::size_t query_rows) {
+  const std::size_t d = head_dim + 16, v = v_dim + 16;
+  return 4 * (64 * (d + v) + query_rows * (d + 2 * v + 4) + 64) + 4096;
+}
+
+const Kernels& kernels_baseline();
+#if defined(__x86_64__)
+const Kernels& kernels_avx2();
+const Kernels& kernels_avx512();
+const Kernels& kernels_amx();
+#endif
+
+}  // namespace quipu::backends

@@ -1,0 +1,10 @@
+#include "backends/cpu/simd_avx2.hpp"
+
+// The vector types first, then the kernels written over them.
+#include "backends/cpu/kernels_generic.inl"
+
+namespace quipu::backends {
+
+const Kernels& kernels_avx2() { return kKernels; }
+
+}  // namespace quipu::backends

@@ -1,0 +1,10 @@
+#include "backends/cpu/simd_avx512.hpp"
+
+// The vector types first, then the kernels written over them.
+#include "backends/cpu/kernels_generic.inl"
+
+namespace quipu::backends {
+
+const Kernels& kernels_avx512() { return kKernels; }
+
+}  // namespace quipu::backends

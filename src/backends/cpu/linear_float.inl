@@ -1,0 +1,90 @@
+// Linear with F32, F16 and BF16 weights: the weight exactly as float, the sum over K by the lane tree
+// (docs/numerics.md), several rows of weights and activations in registers.
+
+namespace quipu::backends {
+namespace {
+
+struct WeightF32 {
+  static constexpr std::size_t kBytes = 4;
+  static V16 at(const std::uint8_t* row, std::size_t k) { return load(reinterpret_cast<const float*>(row) + k); }
+  static V16 part(const std::uint8_t* row, std::size_t k, std::size_t n) {
+    return load_n(reinterpret_cast<const float*>(row) + k, n);
+  }
+};
+struct WeightF16 {
+  static constexpr std::size_t kBytes = 2;
+  static V16 at(const std::uint8_t* row, std::size_t k) {
+    return load_f16(reinterpret_cast<const std::uint16_t*>(row) + k);
+  }
+  static V16 part(const std::uint8_t* row, std::size_t k, std::size_t n) {
+    return load_f16_n(reinterpret_cast<const std::uint16_t*>(row) + k, n);
+  }
+};
+struct WeightBF16 {
+  static constexpr std::size_t kBytes = 2;
+  static V16 at(const std::uint8_t* row, std::size_t k) {
+    return load_bf16(reinterpret_cast<const std::uint16_t*>(row) + k);
+  }
+  static V16 part(const std::uint8_t* row, std::size_t k, std::size_t n) {
+    return load_bf16_n(reinterpret_cast<const std::uint16_t*>(row) + k, n);
+  }
+};
+
+/// Outputs of `rows` weight rows from n and `tokens` activation rows from t.
+template <class W, int rows, int tokens>
+void float_block(const LinearArgs& a, std::size_t n, std::size_t t) {
+  const std::uint8_t* w[rows];
+  const float* x[tokens];
+  for (int i = 0; i < rows; ++i) w[i] = a.weight + (n + static_cast<std::size_t>(i)) * a.row_bytes;
+  for (int j = 0; j < tokens; ++j) x[j] = a.xf + (t + static_cast<std::size_t>(j)) * a.k;
+  V16 acc[rows][tokens];
+  for (auto& row : acc)
+    for (V16& v : row) v = set1(0);
+  std::size_t k = 0;
+  for (; k + 16 <= a.k; k += 16) {
+    V16 xv[tokens];
+    for (int j = 0; j < tokens; ++j) xv[j] = load(x[j] + k);
+    for (int i = 0; i < rows; ++i) {
+      const V16 wv = W::at(w[i], k);
+      if constexpr (tokens == 1) prefetch(w[i] + k * W::kBytes + 2048);
+      for (int j = 0; j < tokens; ++j) acc[i][j] = fma(wv, xv[j], acc[i][j]);
+    }
+  }
+  if (k < a.k) {
+    for (int i = 0; i < rows; ++i) {
+      const V16 wv = W::part(w[i], k, a.k - k);
+      for (int j = 0; j < tokens; ++j) acc[i][j] = fma(wv, load_n(x[j] + k, a.k - k), acc[i][j]);
+    }
+  }
+  for (int i = 0; i < rows; ++i) {
+    const std::size_t column = n + static_cast<std::size_t>(i);
+    for (int j = 0; j < tokens; ++j) {
+      const std::size_t out = (t + static_cast<std::size_t>(j)) * a.n + column;
+      float y = reduce_add(acc[i][j]);
+      if (a.bias != nullptr) y = y + a.bias[column];
+      if (a.residual != nullptr) y = y + a.residual[out];
+      a.y[out] = y;
+    }
+  }
+}
+
+template <class W, int rows>
+void float_rows(const LinearArgs& a, std::size_t n) {
+  constexpr int many = rows == 8 ? 2 : kGroup == 16 ? 4 : 2;
+  std::size_t t = 0;
+  for (; t + many <= a.rows; t += many) float_block<W, rows, many>(a, n, t);
+  for (; t < a.rows; ++t) float_block<W, rows, 1>(a, n, t);
+}
+
+template <class W>
+void linear_float(const LinearArgs& a) {
+  constexpr int many = kGroup == 16 ? 4 : 2;
+  std::size_t n = a.n_begin;
+  if (a.rows == 1)
+    for (; n + 8 <= a.n_end; n += 8) float_block<W, 8, 1>(a, n, 0);
+  for (; n + many <= a.n_end; n += many) float_rows<W, many>(a, n);
+  for (; n < a.n_end; ++n) float_rows<W, 1>(a, n);
+}
+
+}  // namespace
+}  // namespace quipu::backends

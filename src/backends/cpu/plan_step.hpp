@@ -1,0 +1,110 @@
+// The pieces a compiled CPU plan is made of. Every thread calls every step in order and takes its share; a
+// step says which memory it touches and how its share is cut, from which the compiler of the plan finds where
+// a barrier is needed.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backends/cpu/kernels.hpp"
+#include "core/threads.hpp"
+#include "graph/graph.hpp"
+#include "graph/memory_plan.hpp"
+#include "graph/step.hpp"
+
+namespace quipu::backends::cpu {
+
+/// Where a row of the batch stands.
+struct RowPlace {
+  std::uint32_t sequence;
+  std::int32_t position;
+};
+
+/// What steps see of a run.
+struct RunContext {
+  const graph::Step* step = nullptr;
+  std::byte* scratch = nullptr;
+  std::byte* private_memory = nullptr;
+  std::size_t tokens = 0, outputs = 0;
+  const RowPlace* places = nullptr;  ///< [tokens]
+  int threads = 1;
+
+  std::size_t rows(graph::Rows kind) const { return kind == graph::Rows::tokens ? tokens : outputs; }
+};
+
+/// How the work on a region is cut among the threads: two uses of the same region with equal cuts never meet
+/// on a byte of another thread.
+struct Cut {
+  enum class Kind : std::uint8_t {
+    rows_of_tokens,
+    rows_of_outputs,
+    columns,  ///< `width` columns in multiples of `grain`
+    first,    ///< thread 0 alone
+    any,      ///< whichever thread, or all of it
+  };
+  Kind kind = Kind::any;
+  std::size_t width = 0, grain = 0;
+  bool operator==(const Cut&) const = default;
+
+  static Cut rows(graph::Rows kind) {
+    return {kind == graph::Rows::tokens ? Kind::rows_of_tokens : Kind::rows_of_outputs, 0, 0};
+  }
+  static Cut columns(std::size_t width, std::size_t grain) { return {Kind::columns, width, grain}; }
+};
+
+/// A use of bytes [begin, end) of one memory space.
+struct Access {
+  enum class Space : std::uint8_t { scratch, outputs, shared, cache };
+  Space space;
+  bool write;
+  std::size_t begin, end;
+  Cut cut;
+};
+
+class PlanStep {
+ public:
+  virtual ~PlanStep() = default;
+  virtual void run(const RunContext& context, int thread) = 0;
+  std::vector<Access> accesses;
+  bool barrier_before = false;
+};
+
+/// A value's rows, in the scratch buffer or the step's outputs.
+struct ValueAt {
+  std::size_t offset = 0;
+  std::size_t width = 0;
+  graph::Rows rows = graph::Rows::tokens;
+  bool is_output = false;
+
+  float* data(const RunContext& c) const {
+    return is_output ? c.step->outputs : reinterpret_cast<float*>(c.scratch + offset);
+  }
+  float* row(const RunContext& c, std::size_t r) const { return data(c) + r * width; }
+};
+
+/// Where private data lies: at `offset`, one copy a thread `per_thread` bytes apart (0: one for all).
+struct PrivateAt {
+  std::size_t offset = 0, per_thread = 0;
+  std::byte* at(const RunContext& c, int thread) const {
+    return c.private_memory + offset + per_thread * static_cast<std::size_t>(thread);
+  }
+};
+
+/// A buffer of quantised activations, carved for a width at run time.
+struct QuantizedAt {
+  PrivateAt memory;
+  std::size_t max_rows = 0;
+  static std::size_t bytes(std::size_t width, std::size_t rows);
+  QuantizedRows view(const RunContext& c, int thread, std::size_t width) const;
+};
+
+/// A weight of one row (norms, biases, sinks) as floats: in the file, or decoded.
+struct FloatWeight {
+  const float* data = nullptr;
+  std::shared_ptr<const std::vector<float>> owned;
+};
+
+}  // namespace quipu::backends::cpu

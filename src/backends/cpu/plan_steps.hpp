@@ -1,0 +1,132 @@
+// One class an op of the CPU plan.
+#pragma once
+
+#include "backends/cpu/plan_step.hpp"
+
+namespace quipu::backends::cpu {
+
+/// What all steps need to know.
+struct StepBase : PlanStep {
+  const Kernels* k = nullptr;
+};
+
+struct EmbedStep final : StepBase {
+  TensorView weight;
+  ValueAt out;
+  Cut cut;
+  void run(const RunContext& c, int thread) override;
+};
+
+/// RmsNorm or LayerNorm. With `own` every thread computes the (single) row for itself, into private memory.
+struct NormStep final : StepBase {
+  ValueAt x, out;
+  FloatWeight weight, bias;
+  std::size_t group = 0;  ///< elements a norm runs over
+  float eps = 0;
+  bool layer = false;
+  Cut cut;
+  bool own = false;
+  PrivateAt own_out;
+  void run(const RunContext& c, int thread) override;
+};
+
+/// Activations of one value as the quantised linears read them.
+struct QuantizeStep final : StepBase {
+  ValueAt x;
+  bool own = false, x_is_own = false;  ///< single row: each thread for itself
+  PrivateAt own_x;
+  QuantizedAt to;
+  void run(const RunContext& c, int thread) override;
+};
+
+struct LinearStep final : StepBase {
+  TensorView weight;
+  FloatWeight bias;
+  ValueAt x, out;
+  int slot = 0;
+  bool quantized = false;
+  bool x_is_own = false;
+  PrivateAt own_x;
+  QuantizedAt from;
+  bool has_residual = false;
+  ValueAt residual;
+  std::size_t grain = 16;
+  PrivateAt work;
+  void run(const RunContext& c, int thread) override;
+};
+
+/// Elementwise ops, cut by columns like the linears before them.
+struct ElementwiseStep final : StepBase {
+  enum class Kind : std::uint8_t { glu, activate, add, mul, scale } kind = Kind::add;
+  ValueAt a, b, out;
+  int activation = 0;
+  float factor = 1;
+  std::size_t grain = 16;
+  void run(const RunContext& c, int thread) override;
+};
+
+/// cos and sin of every row's angles, shared by all layers that turn alike.
+struct RopeTableStep final : StepBase {
+  std::shared_ptr<const std::vector<double>> inv_freq;
+  float magnitude = 1;
+  PrivateAt table;  ///< [tokens][2][pairs]
+  Cut cut;
+  void run(const RunContext& c, int thread) override;
+};
+
+struct RopeStep final : StepBase {
+  ValueAt x, out;
+  std::size_t heads = 0, head_dim = 0, pairs = 0;
+  bool neox = false;
+  PrivateAt table;
+  Cut cut;  ///< rows, or columns by head
+  void run(const RunContext& c, int thread) override;
+};
+
+/// The step's keys and values into the cache.
+struct StoreStep final : StepBase {
+  ValueAt key, value;
+  std::size_t layer = 0, kv_heads = 0, head_dim = 0, v_dim = 0;
+  bool by_head = false;
+  void run(const RunContext& c, int thread) override;
+};
+
+struct AttendStep final : StepBase {
+  ValueAt q, out;
+  std::size_t layer = 0, heads = 0, kv_heads = 0, head_dim = 0, v_dim = 0;
+  float scale = 1, soft_cap = 0;
+  std::int64_t window = 0;
+  FloatWeight sinks;
+  std::vector<float> slopes;
+  PrivateAt work;
+  std::size_t query_tokens = 16;  ///< most tokens in one unit of work
+  std::atomic<std::uint32_t>* next_unit = nullptr;
+  bool single = false;
+  PrivateAt partial;  ///< single: [heads][kMaxChunks] states
+  void run(const RunContext& c, int thread) override;
+
+  static constexpr std::size_t kMaxChunks = 256;
+  static std::size_t partial_floats(std::size_t v_dim) { return (v_dim + 15) / 16 * 16 + 16; }
+  /// Chunks of 512 positions a single row at this position walks, when they are worth sharing out; else 1.
+  std::size_t split_chunks(const RunContext& c) const;
+
+ private:
+  AttentionArgs args(const RunContext& c, const graph::SequenceRows& s, std::size_t kv_head,
+                     std::size_t first_head, std::size_t heads_of_it, int thread) const;
+  void run_units(const RunContext& c, int thread);
+  void run_single(const RunContext& c, int thread);
+};
+
+/// After AttendStep of a single row whose chunks were shared out: merges them, by head.
+struct MergeStep final : StepBase {
+  const AttendStep* attend = nullptr;
+  void run(const RunContext& c, int thread) override;
+};
+
+struct GatherStep final : StepBase {
+  ValueAt x, out;
+  Cut cut;
+  void run(const RunContext& c, int thread) override;
+};
+
+}  // namespace quipu::backends::cpu

@@ -1,0 +1,276 @@
+// The vector types of simd_avx512.hpp on AVX2: 16 float lanes in two registers, groups of eight rows.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quipu::backends {
+namespace {
+
+constexpr const char* kIsaName = "AVX2";
+
+struct V16 {
+  __m256 a, b;
+};
+struct I16 {
+  __m256i a, b;
+};
+
+inline V16 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline V16 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline V16 load_n(const float* p, std::size_t n) {
+  alignas(32) float t[16] = {};
+  __builtin_memcpy(t, p, n * sizeof(float));
+  return load(t);
+}
+inline void store(float* p, V16 x) {
+  _mm256_storeu_ps(p, x.a);
+  _mm256_storeu_ps(p + 8, x.b);
+}
+inline void store_n(float* p, V16 x, std::size_t n) {
+  alignas(32) float t[16];
+  store(t, x);
+  __builtin_memcpy(p, t, n * sizeof(float));
+}
+inline V16 operator+(V16 x, V16 y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
+inline V16 operator-(V16 x, V16 y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
+inline V16 operator*(V16 x, V16 y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
+inline V16 operator/(V16 x, V16 y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
+inline V16 fma(V16 x, V16 y, V16 z) {
+  return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+inline V16 vmax(V16 x, V16 y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
+inline V16 vmin(V16 x, V16 y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
+inline V16 round_even(V16 x) {
+  constexpr int mode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  return {_mm256_round_ps(x.a, mode), _mm256_round_ps(x.b, mode)};
+}
+inline V16 abs(V16 x) {
+  const __m256 m = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+  return {_mm256_and_ps(x.a, m), _mm256_and_ps(x.b, m)};
+}
+inline V16 select_less(V16 p, V16 q, V16 x, V16 y) {
+  return {_mm256_blendv_ps(y.a, x.a, _mm256_cmp_ps(p.a, q.a, _CMP_LT_OQ)),
+          _mm256_blendv_ps(y.b, x.b, _mm256_cmp_ps(p.b, q.b, _CMP_LT_OQ))};
+}
+
+inline I16 iset1(std::int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline I16 operator+(I16 x, I16 y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+inline I16 operator-(I16 x, I16 y) { return {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)}; }
+inline I16 operator&(I16 x, I16 y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
+inline I16 operator|(I16 x, I16 y) { return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
+inline I16 imax(I16 x, I16 y) { return {_mm256_max_epi32(x.a, y.a), _mm256_max_epi32(x.b, y.b)}; }
+template <int n>
+inline I16 shl(I16 x) {
+  return {_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
+}
+template <int n>
+inline I16 sar(I16 x) {
+  return {_mm256_srai_epi32(x.a, n), _mm256_srai_epi32(x.b, n)};
+}
+inline I16 to_int(V16 x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
+inline V16 to_float(I16 x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+inline I16 bits(V16 x) { return {_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
+inline V16 from_bits(I16 x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
+inline std::int32_t reduce_imax(I16 x) {
+  const __m256i m = _mm256_max_epi32(x.a, x.b);
+  __m128i q = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+  q = _mm_max_epi32(q, _mm_shuffle_epi32(q, 0x4e));
+  return _mm_cvtsi128_si32(_mm_max_epi32(q, _mm_shuffle_epi32(q, 0xb1)));
+}
+inline std::int32_t reduce_iadd(I16 x) {
+  const __m256i m = _mm256_add_epi32(x.a, x.b);
+  __m128i q = _mm_add_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+  q = _mm_add_epi32(q, _mm_shuffle_epi32(q, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(q, _mm_shuffle_epi32(q, 0xb1)));
+}
+inline void store_int8(std::int8_t* p, I16 x) {
+  const __m256i w = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm_packs_epi16(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));
+}
+
+inline float reduce8(__m256 h) {
+  __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+inline float reduce_add(V16 x) { return reduce8(_mm256_add_ps(x.a, x.b)); }
+inline float reduce_max(V16 x) {
+  const __m256 h = _mm256_max_ps(x.a, x.b);
+  __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+}
+/// Lane trees of eight vectors.
+inline __m256 reduce_add8(const V16* x) {
+  __m256 t[4];
+  for (int i = 0; i < 4; ++i) {  // (l, l+8) inside a vector, then (l, l+4): vectors i and i+4 side by side
+    const __m256 p = _mm256_add_ps(x[i].a, x[i].b), q = _mm256_add_ps(x[i + 4].a, x[i + 4].b);
+    t[i] = _mm256_add_ps(_mm256_permute2f128_ps(p, q, 0x20), _mm256_permute2f128_ps(p, q, 0x31));
+  }
+  __m256 u[2];
+  for (int i = 0; i < 2; ++i)  // (l, l+2)
+    u[i] = _mm256_add_ps(_mm256_shuffle_ps(t[i], t[i + 2], 0x44), _mm256_shuffle_ps(t[i], t[i + 2], 0xee));
+  const __m256 r = _mm256_add_ps(_mm256_shuffle_ps(u[0], u[1], 0x88), _mm256_shuffle_ps(u[0], u[1], 0xdd));
+  return _mm256_permute_ps(r, 0xd8);  // from [i, i+2, i+1, i+3]
+}
+inline V16 reduce_add16(const V16* x) { return {reduce_add8(x), reduce_add8(x + 8)}; }
+
+inline __m256 half8(const std::uint16_t* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+inline V16 load_f16(const std::uint16_t* p) { return {half8(p), half8(p + 8)}; }
+inline V16 load_f16_n(const std::uint16_t* p, std::size_t n) {
+  std::uint16_t t[16] = {};
+  __builtin_memcpy(t, p, n * sizeof(std::uint16_t));
+  return load_f16(t);
+}
+inline void store_f16(std::uint16_t* p, V16 x) {
+  constexpr int mode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x.a, mode));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(x.b, mode));
+}
+inline __m256 bfloat8(const std::uint16_t* p) {
+  return _mm256_castsi256_ps(
+      _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16));
+}
+inline V16 load_bf16(const std::uint16_t* p) { return {bfloat8(p), bfloat8(p + 8)}; }
+inline V16 load_bf16_n(const std::uint16_t* p, std::size_t n) {
+  std::uint16_t t[16] = {};
+  __builtin_memcpy(t, p, n * sizeof(std::uint16_t));
+  return load_bf16(t);
+}
+inline V16 load_int8(const std::int8_t* p) {
+  const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v)),
+          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(v, 8)))};
+}
+inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+using Q = __m256i;
+using FG = __m256;
+constexpr int kQuarters = 2;
+constexpr int kGroup = 8;
+constexpr int kWideZero = 0;
+
+struct Rows {
+  const std::uint8_t* p[kGroup];
+  __m256i offset;
+};
+inline void rows_set(Rows& r, const std::uint8_t* base, std::size_t stride, std::size_t count) {
+  alignas(32) std::int32_t offset[kGroup];
+  for (std::size_t i = 0; i < kGroup; ++i) {
+    const std::size_t at = (i < count ? i : count - 1) * stride;
+    r.p[i] = base + at;
+    offset[i] = static_cast<std::int32_t>(at);
+  }
+  r.offset = _mm256_load_si256(reinterpret_cast<const __m256i*>(offset));
+}
+inline Q qload(const Rows& r, int j, std::size_t off) {
+  return _mm256_inserti128_si256(
+      _mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(r.p[j] + off))),
+      _mm_loadu_si128(reinterpret_cast<const __m128i*>(r.p[4 + j] + off)), 1);
+}
+inline Q qload_dword(const Rows& r, std::size_t off) {
+  return _mm256_i32gather_epi32(reinterpret_cast<const int*>(r.p[0] + off), r.offset, 1);
+}
+inline Q qset1_8(int x) { return _mm256_set1_epi8(static_cast<char>(x)); }
+inline Q qset1_32(std::int32_t x) { return _mm256_set1_epi32(x); }
+inline Q qzero() { return _mm256_setzero_si256(); }
+inline Q qand(Q a, Q b) { return _mm256_and_si256(a, b); }
+inline Q qor(Q a, Q b) { return _mm256_or_si256(a, b); }
+inline Q qsub8(Q a, Q b) { return _mm256_sub_epi8(a, b); }
+inline Q qadd32(Q a, Q b) { return _mm256_add_epi32(a, b); }
+inline Q qsub32(Q a, Q b) { return _mm256_sub_epi32(a, b); }
+template <int n>
+inline Q qshr16(Q a) {
+  return _mm256_srli_epi16(a, n);
+}
+template <int n>
+inline Q qshl16(Q a) {
+  return _mm256_slli_epi16(a, n);
+}
+template <int n>
+inline Q qshr32(Q a) {
+  return _mm256_srli_epi32(a, n);
+}
+template <int n>
+inline Q qshl32(Q a) {
+  return _mm256_slli_epi32(a, n);
+}
+template <int n>
+inline Q qsar32(Q a) {
+  return _mm256_srai_epi32(a, n);
+}
+inline Q qselect_equal32(Q a, Q b, Q x, Q y) { return _mm256_blendv_epi8(y, x, _mm256_cmpeq_epi32(a, b)); }
+inline Q qtable(const std::int8_t* table16) {
+  return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table16)));
+}
+inline Q qlookup(Q table, Q index) { return _mm256_shuffle_epi8(table, index); }
+inline Q qfifth_bits(const Rows& r, int j, std::size_t off) {
+  std::uint16_t b[2];
+  for (int l = 0; l < 2; ++l) __builtin_memcpy(&b[l], r.p[4 * l + j] + off, 2);
+  const __m256i v = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_set1_epi16(static_cast<short>(b[0]))),
+                                            _mm_set1_epi16(static_cast<short>(b[1])), 1);
+  const __m256i spread =
+      _mm256_shuffle_epi8(v, _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0,
+                                              0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1));
+  const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ull));
+  return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit), _mm256_set1_epi8(16));
+}
+inline Q qwide(Q a) { return a; }
+inline Q qbroadcast16(const std::int8_t* p) {
+  return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+inline Q qbroadcast4(const std::int8_t* p) {
+  std::int32_t x;
+  __builtin_memcpy(&x, p, 4);
+  return _mm256_set1_epi32(x);
+}
+inline Q qdot(Q acc, Q u, Q x) {
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u, x), _mm256_set1_epi16(1)));
+}
+/// The bytes are signed here: |u| times x with u's sign; 2 * 128 * 127 still fits 16 bits.
+inline Q qdot_wide(Q acc, Q u, Q x) { return qdot(acc, _mm256_abs_epi8(u), _mm256_sign_epi8(x, u)); }
+inline Q qtree(Q a, Q b, Q c, Q d) {
+  return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
+}
+inline void qtranspose(Q& a, Q& b, Q& c, Q& d) {
+  const Q t0 = _mm256_unpacklo_epi32(a, b), t1 = _mm256_unpackhi_epi32(a, b);
+  const Q t2 = _mm256_unpacklo_epi32(c, d), t3 = _mm256_unpackhi_epi32(c, d);
+  a = _mm256_unpacklo_epi64(t0, t2);
+  b = _mm256_unpackhi_epi64(t0, t2);
+  c = _mm256_unpacklo_epi64(t1, t3);
+  d = _mm256_unpackhi_epi64(t1, t3);
+}
+inline Q qget(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+inline void qput(void* p, Q a) { _mm256_storeu_si256(static_cast<__m256i*>(p), a); }
+
+inline FG fg_zero() { return _mm256_setzero_ps(); }
+inline FG fg_set1(float x) { return _mm256_set1_ps(x); }
+inline FG fg_load(const float* p) { return _mm256_loadu_ps(p); }
+inline void fg_store(float* p, FG a) { _mm256_storeu_ps(p, a); }
+inline void fg_store_n(float* p, FG a, std::size_t n) {
+  alignas(32) float t[8];
+  _mm256_store_ps(t, a);
+  __builtin_memcpy(p, t, n * sizeof(float));
+}
+inline FG fg_fma(FG a, FG b, FG c) { return _mm256_fmadd_ps(a, b, c); }
+inline FG fg_mul(FG a, FG b) { return _mm256_mul_ps(a, b); }
+inline FG fg_add(FG a, FG b) { return _mm256_add_ps(a, b); }
+inline FG fg_sub(FG a, FG b) { return _mm256_sub_ps(a, b); }
+inline FG fg_negate(FG a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
+inline FG fg_from_int(Q a) { return _mm256_cvtepi32_ps(a); }
+inline FG fg_from_bits(Q a) { return _mm256_castsi256_ps(a); }
+inline FG fg_half_low(Q a) {
+  const __m256i low = _mm256_and_si256(a, _mm256_set1_epi32(0xffff));
+  const __m256i w = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, low), 0xd8);
+  return _mm256_cvtph_ps(_mm256_castsi256_si128(w));
+}
+inline FG fg_half_high(Q a) { return fg_half_low(_mm256_srli_epi32(a, 16)); }
+
+}  // namespace
+}  // namespace quipu::backends

@@ -1,0 +1,69 @@
+// The CPU backend once for every instruction set of this machine, and with several numbers of threads.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "core/cpu_features.hpp"
+#include "core/threads.hpp"
+
+namespace quipu::test {
+
+struct CpuVariant {
+  std::string name;  ///< "avx2, 3 threads"
+  std::shared_ptr<backends::Backend> backend;
+};
+
+inline std::vector<Isa> available_isas() {
+  std::vector<Isa> isas;
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx})
+    if (isa <= detect_isa()) isas.push_back(isa);
+  return isas;
+}
+
+inline CpuVariant make_cpu(Isa isa, int threads) {
+  const char* before = std::getenv("QUIPU_ISA");
+  const std::string saved = before != nullptr ? before : "";
+  ::setenv("QUIPU_ISA", std::string(to_string(isa)).c_str(), 1);
+  backends::CpuOptions options;
+  options.threads = std::make_shared<ThreadPool>(threads);
+  CpuVariant variant{std::string(to_string(isa)) + ", " + std::to_string(threads) + " threads",
+                     backends::make_cpu_backend(std::move(options))};
+  if (before != nullptr)
+    ::setenv("QUIPU_ISA", saved.c_str(), 1);
+  else
+    ::unsetenv("QUIPU_ISA");
+  return variant;
+}
+
+/// Every instruction set with one thread, made once.
+inline const std::vector<CpuVariant>& cpu_by_isa() {
+  static const std::vector<CpuVariant> variants = [] {
+    std::vector<CpuVariant> made;
+    for (const Isa isa : available_isas()) made.push_back(make_cpu(isa, 1));
+    return made;
+  }();
+  return variants;
+}
+
+/// The best instruction set with 1 to 4 threads, made once.
+inline const std::vector<CpuVariant>& cpu_by_threads() {
+  static const std::vector<CpuVariant> variants = [] {
+    std::vector<CpuVariant> made;
+    for (int threads = 1; threads <= 4; ++threads) made.push_back(make_cpu(detect_isa(), threads));
+    return made;
+  }();
+  return variants;
+}
+
+/// Both lists.
+inline std::vector<CpuVariant> all_cpus() {
+  std::vector<CpuVariant> all = cpu_by_isa();
+  all.insert(all.end(), cpu_by_threads().begin() + 1, cpu_by_threads().end());
+  return all;
+}
+
+}  // namespace quipu::test
