@@ -26,9 +26,9 @@ double activate(Activation activation, double x) {
     case Activation::gelu_quick:
       return x * sigmoid(1.702 * x);
     case Activation::relu:
-      return x > 0 ? x : 0 * x;  // keeps NaN
+      return x < 0 ? 0 : x;  // keeps NaN
     case Activation::relu_squared:
-      return x > 0 ? x * x : 0 * x;
+      return x < 0 ? 0 : x * x;
     case Activation::sigmoid:
       return sigmoid(x);
     case Activation::tanh:
