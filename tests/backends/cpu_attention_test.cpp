@@ -149,7 +149,8 @@ TEST(CpuAttention, IsLikeTheReferenceOverLongSequences) {
     std::vector<std::vector<float>> wants;
     for (const std::vector<BatchSequence>& batch : schedule) wants.push_back(reference.run(batch, &expected));
     std::vector<float> first;
-    for (const CpuVariant& cpu : all_cpus()) {
+    for (const CpuVariant& cpu :
+         {cpu_by_isa().front(), cpu_by_isa().back(), cpu_by_threads()[1], cpu_by_threads()[2]}) {
       OpProgram program(op, {cpu.backend}, 120);
       TestCache cache = make_cache(s);
       std::vector<float> last;
@@ -186,12 +187,8 @@ TEST(CpuAttention, RowsDoNotDependOnChunkingCompanyOrPageNumbers) {
         return rows;
       };
       const std::vector<float> want = in_chunks(140, {0, 1, 2}, false);
-      for (const std::int32_t chunk : {1, 35}) {
-        EXPECT_EQ(byte_difference(in_chunks(chunk, {4, 9, 0}, false), want), "")
-            << s.name << ", chunks of " << chunk;
-        EXPECT_EQ(byte_difference(in_chunks(chunk, {13, 1, 8}, true), want), "")
-            << s.name << ", in company, " << chunk;
-      }
+      EXPECT_EQ(byte_difference(in_chunks(1, {4, 9, 0}, false), want), "") << s.name << ", one by one";
+      EXPECT_EQ(byte_difference(in_chunks(35, {13, 1, 8}, true), want), "") << s.name << ", in company";
     }
   }
 }
