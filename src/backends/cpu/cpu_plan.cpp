@@ -204,6 +204,15 @@ class Schedule {
       return i >= nodes_.begin && i < nodes_.end && std::holds_alternative<graph::Linear>(graph_.nodes[i].op);
     });
   }
+  /// True when the last user of `v`, made by this node, stands before the next norm: a thread has room for
+  /// one normalised row of its own.
+  bool used_up_before_next_norm(Value v) const {
+    std::size_t next = index_ + 1;
+    while (next < nodes_.end && !std::holds_alternative<graph::RmsNorm>(graph_.nodes[next].op) &&
+           !std::holds_alternative<graph::LayerNorm>(graph_.nodes[next].op))
+      ++next;
+    return users(v).back() < next;
+  }
   /// The grain in which a linear's or elementwise op's columns are shared out: whole heads where RoPE or the
   /// cache goes on by heads, so that no barrier is needed between.
   std::size_t grain(Value v) const {
@@ -244,10 +253,9 @@ class Schedule {
     s.group = size(weight.width());
     s.eps = eps;
     s.layer = layer;
-    s.own = single_ && only_linears_use(out);
+    s.own = single_ && only_linears_use(out) && used_up_before_next_norm(out);
     if (s.own) {
       own_[out.id] = true;
-      own_norm_ = out;
       s.own_out = private_.own_norm;
       s.accesses = {access(x, false, Cut{})};
       return;
@@ -432,8 +440,7 @@ class Schedule {
   std::vector<std::unique_ptr<std::atomic<std::uint32_t>>>& counters_;
   bool single_;
   std::vector<bool> own_;  ///< by value: every thread has its own copy
-  Value own_norm_{};
-  Value quantized_{};  ///< what the quantised buffer holds
+  Value quantized_{};      ///< what the quantised buffer holds
   std::size_t index_ = 0;
   std::vector<std::unique_ptr<PlanStep>> steps_;
   std::map<std::pair<const void*, float>, PrivateAt> tables_;
