@@ -26,10 +26,10 @@ class RandomGraph {
 
   Value build(Value first, Value second) {
     made_ = {{first, 64}, {second, 32}};
-    const std::size_t count = 8 + pick(25);
+    const std::size_t count = 8 + pick(32);
     for (std::size_t i = 0; i < count; ++i) {
-      // Mostly from what was made last, as in a model.
-      const bool any = pick(3) == 0;
+      // As often from what was made last, as in a model, as from anything before.
+      const bool any = pick(2) == 0;
       add(any ? made_[pick(made_.size())] : made_.back());
     }
     return norm(made_.back());
