@@ -43,8 +43,12 @@ void strip_prefix(const Tokenizer& tokenizer, Token token, bool& prefixed, std::
   prefixed = false;
 }
 
-StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool special)
-    : tokenizer_(&tokenizer), special_(special) {}
+StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool special, std::optional<Token> after)
+    : tokenizer_(&tokenizer), special_(special) {
+  if (!after) return;
+  const TokenType kind = tokenizer.type(*after);
+  at_start_ = kind == TokenType::control || kind == TokenType::user_defined;
+}
 
 std::string StreamDecoder::push(Token token) {
   std::string bytes = tokenizer_->piece(token, special_);

@@ -76,7 +76,9 @@ class Tokenizer {
 /// stream.
 class StreamDecoder {
  public:
-  explicit StreamDecoder(const Tokenizer& tokenizer, bool special = false);
+  /// `after` is the token before the stream's first one, when the stream continues a text: then a space in
+  /// front of the first word is text, and not the prefix that the family puts at the start.
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool special = false, std::optional<Token> after = {});
   /// Text that became printable with this token (may be empty).
   std::string push(Token token);
   /// What is still held back, as U+FFFD where incomplete.
