@@ -17,7 +17,8 @@ Writes tests/goldens/models/smollm2.golden.gguf, for each prompt i:
     greedy_margin.i F32 [64]           by how much each of them was ahead
 
 and, as metadata, the prompts' texts. --full writes all logits, tokens first, as float32 (GGUF as well), for
-the true cosine at every position: QUIPU_FULL_LOGITS=FILE models_test (see docs/fidelity.md).
+the true cosine at every position: QUIPU_FULL_LOGITS=FILE models_test (see docs/fidelity.md). --perplexity TEXT only
+prints the perplexity of the first 32 windows of 512, second halves scored, as `quipu eval perplexity` does.
 """
 
 import argparse
@@ -129,6 +130,15 @@ def greedy(model, tokens):
     return ids, margins
 
 
+def perplexity(model, tokens, windows=32, context=512):
+    losses = []
+    for start in range(0, windows * context, context):
+        window = torch.tensor(tokens[start:start + context])
+        logits = model(window[None]).logits[0]
+        losses.append(torch.nn.functional.cross_entropy(logits[context // 2:-1].double(), window[context // 2 + 1:]))
+        print(f"window {start // context}: perplexity so far {torch.stack(losses).mean().exp():.4f}", flush=True)
+
+
 def finish(writer):
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -140,11 +150,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("--full", type=pathlib.Path, help="write all logits here (tens of MB)")
+    parser.add_argument("--perplexity", type=pathlib.Path, help="a text; no golden is written")
     arguments = parser.parse_args()
     torch.set_grad_enabled(False)
 
     reader = gguf.GGUFReader(arguments.model)
     model, tokenizer = model_from(reader), tokenizer_from(reader)
+    if arguments.perplexity:
+        return perplexity(model, tokenizer.encode(arguments.perplexity.read_text()).ids)
     golden = gguf.GGUFWriter(OUT, "golden")
     golden.add_string("golden.source", f"transformers {transformers.__version__}, torch {torch.__version__}")
     golden.add_array("golden.prompts", PROMPTS)

@@ -81,11 +81,13 @@ def main():
         writer.add_tensor(name, data, raw_dtype=kind)
     finish(writer)
 
-    expected = []
-    for tensor in gguf.GGUFReader(OUT / "every-type.gguf").tensors:
-        expected.append({"name": tensor.name, "type": tensor.tensor_type.name,
-                         "shape": [int(n) for n in tensor.shape], "offset": int(tensor.data_offset),
-                         "bytes": int(tensor.n_bytes)})
+    reader = gguf.GGUFReader(OUT / "every-type.gguf")
+    expected = {"metadata": {key: field.contents() for key, field in reader.fields.items()
+                             if not key.startswith("GGUF.")},
+                "tensors": []}
+    for tensor in reader.tensors:
+        expected["tensors"].append({"name": tensor.name, "type": tensor.tensor_type.name,
+                                    "shape": [int(n) for n in tensor.shape], "bytes": int(tensor.n_bytes)})
     (OUT / "every-type.json").write_text(json.dumps(expected, indent=1) + "\n")
     for path in sorted(OUT.iterdir()):
         print(path.name, path.stat().st_size)
