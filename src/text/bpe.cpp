@@ -44,6 +44,7 @@ class Bpe final : public VocabularyTokenizer {
   void load_bytes();
   std::uint32_t symbol(std::string_view text);
   bool encode_whole(std::string_view piece, std::vector<Token>& out) const;
+  bool is_invalid_without_tokens(std::string_view piece) const;
   void read_symbols(std::string_view piece, std::vector<Symbol>& symbols) const;
   void write_tokens(std::string_view piece, const std::vector<Symbol>& symbols,
                     std::vector<Token>& out) const;
@@ -55,7 +56,8 @@ class Bpe final : public VocabularyTokenizer {
   std::vector<std::string> extra_texts_;
   TextIndex extra_index_;
   std::array<std::uint32_t, 256> byte_symbols_{};  // symbol of a single byte (byte-level)
-  std::vector<Token> byte_fallback_;               // token of a byte no merge made a token of; -1: none
+  bool lacks_bytes_ = false;
+  std::vector<Token> byte_fallback_;  // token of a byte no merge made a token of; -1: none
 };
 
 std::uint32_t Bpe::symbol(std::string_view text) {
@@ -99,6 +101,7 @@ void Bpe::load_merges(const gguf::Metadata& metadata) {
 void Bpe::load_bytes() {
   if (!byte_level_) {
     byte_fallback_ = byte_tokens();
+    lacks_bytes_ = std::find(byte_fallback_.begin(), byte_fallback_.end(), -1) != byte_fallback_.end();
     return;
   }
   byte_fallback_.assign(256, -1);
@@ -106,6 +109,15 @@ void Bpe::load_bytes() {
     byte_symbols_[byte] = symbol(byte_characters()[byte]);
     if (byte_symbols_[byte] < size()) byte_fallback_[byte] = static_cast<Token>(byte_symbols_[byte]);
   }
+  lacks_bytes_ = std::find(byte_fallback_.begin(), byte_fallback_.end(), -1) != byte_fallback_.end();
+}
+
+/// An invalid UTF-8 sequence, a piece of its own, with a byte that the vocabulary cannot write (some leave
+/// out the bytes that UTF-8 never has): it becomes U+FFFD.
+bool Bpe::is_invalid_without_tokens(std::string_view piece) const {
+  return valid_prefix(piece) == 0 && std::any_of(piece.begin(), piece.end(), [&](char c) {
+           return byte_fallback_[static_cast<unsigned char>(c)] < 0;
+         });
 }
 
 bool Bpe::encode_whole(std::string_view piece, std::vector<Token>& out) const {
@@ -169,7 +181,8 @@ void Bpe::encode_text(std::string_view text, bool, std::vector<Token>& out) cons
   pretokenizer_.split(text, pieces);
   std::vector<Symbol> symbols;
   MergeScratch scratch;
-  for (const std::string_view piece : pieces) {
+  for (std::string_view piece : pieces) {
+    if (lacks_bytes_ && is_invalid_without_tokens(piece)) piece = kReplacement;
     if (encode_whole(piece, out)) continue;
     read_symbols(piece, symbols);
     merge_symbols(merges_, symbols, scratch);

@@ -98,6 +98,14 @@ TEST(Bpe, BytesWithoutATokenAreUnknownOrLeftOut) {
   EXPECT_EQ(text::Tokenizer::from_metadata(metadata)->encode("aba", {false, false}), (Ids{0, 1, 0}));
 }
 
+TEST(Bpe, InvalidUtf8IsWrittenInBytesOrAsU_FFFD) {
+  const auto all_bytes = test::small_tokenizer("bpe_gpt2.json");
+  EXPECT_EQ(all_bytes->decode(all_bytes->encode("a\xff\xc3z", {false, false})), "a\xff\xc3z");
+  QUIPU_REQUIRE_SHARED(test::vocabulary_path("falcon"));
+  const auto falcon = test::load_vocabulary("falcon");  // without a token for the byte FF
+  EXPECT_EQ(falcon->decode(falcon->encode("a\xffz", {false, false})), "a\xef\xbf\xbdz");
+}
+
 // llama.cpp#23840 (field case 07), confirmed by check_llama_spm.py.
 TEST(SentencePiece, TextAfterAControlTokenGetsItsOwnPrefix) {
   QUIPU_REQUIRE_SHARED(test::vocabulary_path("llama-spm"));
