@@ -79,7 +79,9 @@ double rounding_bound(const Sample& s, std::int64_t row, std::int64_t column) {
   const std::int64_t k = s.x.width;
   for (std::int64_t i = 0; i < k; ++i)
     sum += std::abs(static_cast<double>(s.x.values[static_cast<std::size_t>(row * k + i)]));
-  return (static_cast<double>(k) / 16 + 8) * 0x1p-23 * sum * 2 * largest + 1e-7;
+  // BF16 weights on AMX: activations in two bfloat16 planes are off by 2^-18 of themselves.
+  const double planes = s.weight.view.dtype == DType::bf16 ? 0x1p-17 * sum * largest : 0;
+  return (static_cast<double>(k) / 16 + 8) * 0x1p-23 * sum * 2 * largest + planes + 1e-7;
 }
 
 /// What quantising the activations may cost: each is off by at most half a unit of its group, max / 2039. (A
@@ -149,6 +151,8 @@ TEST(CpuLinear, StaysWithinTheQuantisationErrorAndGivesTheSameBytesOnEveryIsa) {
       const std::vector<float> got = run_and_compare_prefixes(s.op, cpu, shape.name());
       EXPECT_EQ(difference(got, want, allowed), "") << shape.name() << ", " << cpu.name;
       if (first.empty()) first = got;
+      // The one exception of docs/numerics.md.
+      if (shape.dtype == DType::bf16 && cpu.name.starts_with("amx")) continue;
       EXPECT_EQ(byte_difference(got, first), "")
           << shape.name() << ", " << cpu.name << " against " << cpu_by_isa()[0].name;
     }

@@ -103,6 +103,7 @@ PrivateMemory lay_out(const Graph& graph, NodeRange nodes, const MemoryPlan& mem
     if (const auto* linear = std::get_if<graph::Linear>(&op)) {
       const std::size_t k = size(linear->weight.width());
       work = std::max(work, linear_scratch(k));
+      if (linear->weight.dtype == DType::bf16) work = std::max(work, bf16_scratch(k));
       if (is_quantized(*linear)) quantized = std::max(quantized, k);
     } else if (const auto* norm = std::get_if<graph::RmsNorm>(&op)) {
       normed = std::max(normed, size(graph.value(norm->x).width));

@@ -151,6 +151,8 @@ constexpr std::size_t amx_panels(std::size_t k) {
 constexpr std::size_t linear_scratch(std::size_t k) {
   return (k + 256) * 32 + 65536 + amx_panels(k) * k * 40;
 }
+/// The same for BF16 weights: AMX packs 128 rows of activations in two planes, and 32 weight rows.
+constexpr std::size_t bf16_scratch(std::size_t k) { return (k + 32) * (128 * 4 + 32 * 2) + 4096; }
 constexpr std::size_t attention_scratch(std::size_t head_dim, std::size_t v_dim, std::size_t query_rows) {
   const std::size_t d = head_dim + 16, v = v_dim + 16;
   return 4 * (64 * (d + v) + query_rows * (d + 2 * v + 4) + 64) + 4096;

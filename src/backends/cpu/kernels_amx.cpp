@@ -9,13 +9,14 @@
 #include "backends/cpu/formats.inl"
 #include "backends/cpu/linear_quant.inl"
 #include "backends/cpu/linear_amx.inl"
+#include "backends/cpu/linear_amx_bf16.inl"
 // clang-format on
 
 namespace quipu::backends {
 namespace {
 
 Kernels with_tiles(Kernels k) {
-  k.name = "AVX-512 VNNI + AMX int8";
+  k.name = "AVX-512 VNNI + AMX";
   k.linear[3] = linear_amx<Blocks32<FormatQ4_0>, 3>;
   k.linear[4] = linear_amx<Blocks32<FormatQ4_1>, 4>;
   k.linear[5] = linear_amx<Blocks32<FormatQ5_0>, 5>;
@@ -29,6 +30,7 @@ Kernels with_tiles(Kernels k) {
   k.linear[13] = linear_amx<Blocks256<FormatQ5_K>, 13>;
   k.linear[14] = linear_amx<Blocks256<FormatQ6_K>, 14>;
   k.linear[15] = linear_amx<Blocks256<FormatIQ4_XS>, 15>;
+  k.linear[2] = linear_amx_bf16;
   return k;
 }
 

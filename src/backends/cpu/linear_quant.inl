@@ -1,6 +1,6 @@
 // Linear with quantised weights: exact integer sums per block, then one fma per block in ascending order
-// (docs/numerics.md). One row of activations reads the blocks where they lie, a group of rows at a time; more rows
-// unpack a panel of the group first and use it for all of them. Both give the same bits.
+// (docs/numerics.md). One row of activations reads the blocks where they lie, a group of rows at a time; more
+// rows unpack a panel of the group first and use it for all of them. Both give the same bits.
 
 namespace quipu::backends {
 namespace {
@@ -34,10 +34,10 @@ inline void finish(const LinearArgs& a, std::size_t t, std::size_t n, std::size_
     fg_store_n(out, y, count);
 }
 
-/// Asks for the next group's bytes while this one is used: `bytes` from `at`.
-inline void prefetch_range(const std::uint8_t* at, std::size_t bytes) {
-  for (std::size_t i = 0; i < bytes; i += 64) prefetch(at + i);
-}
+/// Rows shorter than this end before the hardware prefetcher has caught on to a group's parallel streams:
+/// they are asked for in software, near ones into L1 and those kFarBytes ahead into L2. For longer rows that
+/// only costs.
+constexpr std::size_t kStreamBytes = 2048, kFarBytes = 49152;
 
 /// A group of rows unpacked: dword k / 4 of every row side by side, scales (and minima) by sub-block.
 struct Panel {
@@ -60,9 +60,11 @@ struct Blocks32 {
   static constexpr std::size_t kBlock = 32, kSubWidth = 32, kBytes = F::kBytes;
   using Format = F;
 
-  static void one_row(const Rows& r, std::size_t off, std::size_t b, const QuantizedRows& x, FG& acc, FG& accm) {
+  static void one_row(const Rows& r, std::size_t off, std::size_t b, const QuantizedRows& x, FG& acc,
+                      FG& accm) {
     const std::int8_t* q = x.q + b * 64;
-    const Q l0 = qbroadcast16(q), l1 = qbroadcast16(q + 16), h0 = qbroadcast16(q + 32), h1 = qbroadcast16(q + 48);
+    const Q l0 = qbroadcast16(q), l1 = qbroadcast16(q + 16), h0 = qbroadcast16(q + 32),
+            h1 = qbroadcast16(q + 48);
     Q s[4];
     for (int j = 0; j < 4; ++j) {
       Q u0, u1;
@@ -128,7 +130,8 @@ struct Blocks256 {
     for (int i = 0; i < kSubsPerChunk; ++i) {
       const int sub = c * kSubsPerChunk + i;
       const std::size_t at = b * F::kSubs + static_cast<std::size_t>(sub);
-      const Q sum = less_zero<F>(qtree(s[i][0], s[i][1], s[i][2], s[i][3]), kPer == 2 ? x.sum32[at] : x.sum16[at]);
+      const Q sum =
+          less_zero<F>(qtree(s[i][0], s[i][1], s[i][2], s[i][3]), kPer == 2 ? x.sum32[at] : x.sum16[at]);
       const float dx = x.d[kPer == 2 ? at : at / 2];
       acc = fg_fma(fg_from_int(sum), fg_mul(dw[sub], fg_set1(dx)), acc);
       if constexpr (F::kMin) {
@@ -138,7 +141,8 @@ struct Blocks256 {
     }
     if constexpr (c + 1 < F::kChunks) add_chunks<c + 1>(r, off, b, x, dw, mw, acc, accm);
   }
-  static void one_row(const Rows& r, std::size_t off, std::size_t b, const QuantizedRows& x, FG& acc, FG& accm) {
+  static void one_row(const Rows& r, std::size_t off, std::size_t b, const QuantizedRows& x, FG& acc,
+                      FG& accm) {
     FG dw[F::kSubs], mw[F::kSubs];
     F::header(r, off, dw, mw);
     add_chunks<0>(r, off, b, x, dw, mw, acc, accm);
@@ -171,16 +175,21 @@ struct Blocks256 {
 template <class B>
 void linear_one_row(const LinearArgs& a) {
   constexpr bool min = B::Format::kMin;
-  const std::size_t blocks = a.k / B::kBlock;
+  const std::size_t blocks = a.k / B::kBlock, group_bytes = kGroup * a.row_bytes;
+  const bool ask = B::kBlock == 32 && a.row_bytes < kStreamBytes;
   for (std::size_t n = a.n_begin; n < a.n_end; n += kGroup) {
     const std::size_t count = a.n_end - n < kGroup ? a.n_end - n : kGroup;
     const std::uint8_t* base = a.weight + n * a.row_bytes;
-    const std::uint8_t* next = base + kGroup * a.row_bytes;
     Rows r;
     rows_set(r, base, a.row_bytes, count);
     FG acc = fg_zero(), accm = fg_zero();
     for (std::size_t b = 0; b < blocks; ++b) {
-      prefetch_range(next + b * B::kBytes * kGroup, B::kBytes * kGroup);
+      if (ask) {
+        constexpr std::size_t bytes = B::kBytes * kGroup;
+        const std::uint8_t* next = base + b * bytes;
+        for (std::size_t i = 0; i < bytes; i += 64) prefetch(next + group_bytes + i);
+        for (std::size_t i = 0; i < bytes; i += 64) prefetch_far(next + kFarBytes + i);
+      }
       B::one_row(r, b * B::kBytes, b, *a.x, acc, accm);
     }
     finish(a, 0, n, count, min ? fg_add(acc, accm) : acc);
@@ -222,7 +231,8 @@ void panel_rows(const LinearArgs& a, const Panel& p, std::size_t t0, std::size_t
     for (int t = 0; t < tokens; ++t) {
       const std::size_t row = static_cast<std::size_t>(t);
       const float scale = dx[row * groups + g];
-      acc[t] = fg_fma(fg_from_int(less_zero<F>(sum[t], sums[row * subs + s])), fg_mul(d, fg_set1(scale)), acc[t]);
+      acc[t] =
+          fg_fma(fg_from_int(less_zero<F>(sum[t], sums[row * subs + s])), fg_mul(d, fg_set1(scale)), acc[t]);
       if constexpr (F::kMin) {
         const float total =
             B::kSubWidth == 32 ? dsum[row * groups + g] : scale * static_cast<float>(sums[row * subs + s]);

@@ -129,6 +129,7 @@ inline V16 load_int8(const std::int8_t* p) {
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
 }
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+inline void prefetch_far(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 
 // ---- quantised weights: a register Q of kQuarters 128-bit quarters; a group of kGroup rows. In quads,
 // quarter l of register j holds 16 bytes of row kQuarters * l' ... see qload: row = 4 l + j. ----

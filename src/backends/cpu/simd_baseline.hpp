@@ -186,6 +186,7 @@ inline V16 load_int8(const std::int8_t* p) {
   return lanes<V16>([&](int i) { return static_cast<float>(p[i]); });
 }
 inline void prefetch(const void*) {}
+inline void prefetch_far(const void*) {}
 
 // One quarter: groups of four rows.
 struct Q {

@@ -1,0 +1,228 @@
+// Linear with BF16 weights on AMX, for one row of activations as for many (docs/numerics.md). The weights are
+// operand A: 16 rows of 32 values, for one row of activations as they lie in the file. Activations are
+// operand B, split into two bfloat16 planes x = hi + lo, so that they keep 16 bits.
+
+namespace quipu::backends {
+namespace {
+
+constexpr std::size_t kBf16Block = 32;        ///< values of K a tile product sums
+constexpr std::size_t kBf16TileBytes = 1024;  ///< of a full tile
+constexpr std::size_t kBf16Tokens =
+    128;  ///< activation rows packed at a time: with K = 2048 they fill half of L2
+
+/// Rows and columns of a 16 x 16 block of dwords exchanged.
+inline void transpose16(__m512i (&v)[16]) {
+  __m512i t[16];
+  for (int i = 0; i < 16; i += 4) {
+    const __m512i a = _mm512_unpacklo_epi32(v[i], v[i + 1]), b = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+    const __m512i c = _mm512_unpacklo_epi32(v[i + 2], v[i + 3]),
+                  d = _mm512_unpackhi_epi32(v[i + 2], v[i + 3]);
+    t[i] = _mm512_unpacklo_epi64(a, c);
+    t[i + 1] = _mm512_unpackhi_epi64(a, c);
+    t[i + 2] = _mm512_unpacklo_epi64(b, d);
+    t[i + 3] = _mm512_unpackhi_epi64(b, d);
+  }
+  for (int i = 0; i < 4;
+       ++i) {  // quarters: t[i + 4 r] holds columns i, i + 4, i + 8, i + 12 of rows 4 r … 4 r + 3
+    const __m512i a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x44),
+                  b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xee);
+    const __m512i c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x44);
+    const __m512i d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xee);
+    v[i] = _mm512_shuffle_i32x4(a, c, 0x88);
+    v[i + 4] = _mm512_shuffle_i32x4(a, c, 0xdd);
+    v[i + 8] = _mm512_shuffle_i32x4(b, d, 0x88);
+    v[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
+  }
+}
+
+/// 16 values to bfloat16, rounded to nearest even.
+inline __m256i to_bf16(__m512 x) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)); }
+inline __m512 from_bf16(__m256i x) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+/// 32 values of a row, zeros behind its end, as pairs of the two planes.
+inline void split_bf16(const float* x, std::size_t n, __m512i& hi, __m512i& lo) {
+  const std::size_t n0 = n < 16 ? n : 16, n1 = n < 16 ? 0 : n < 32 ? n - 16 : 16;
+  const __m512 a = _mm512_maskz_loadu_ps(first(n0), x);
+  const __m512 b = n1 > 0 ? _mm512_maskz_loadu_ps(first(n1), x + 16) : _mm512_setzero_ps();
+  const __m256i ha = to_bf16(a), hb = to_bf16(b);
+  hi = _mm512_inserti64x4(_mm512_castsi256_si512(ha), hb, 1);
+  lo = _mm512_inserti64x4(_mm512_castsi256_si512(to_bf16(_mm512_sub_ps(a, from_bf16(ha)))),
+                          to_bf16(_mm512_sub_ps(b, from_bf16(hb))), 1);
+}
+
+/// Tiles 0..3 accumulate; 4, 5 weights; 6, 7 activations of `columns` rows.
+inline void configure_bf16(std::size_t columns) {
+  TileConfig config;
+  for (int i = 0; i < 8; ++i) {
+    config.rows[i] = 16;
+    config.column_bytes[i] = i == 4 || i == 5 ? 64 : static_cast<std::uint16_t>(columns * 4);
+  }
+  load_config(config);
+}
+
+/// Rows [n, n + count) as tiles [block][16][32], zeros where there is no weight.
+inline void copy_weights(const LinearArgs& a, std::size_t n, std::size_t count, std::size_t tile_stride,
+                         std::byte* tiles) {
+  const std::size_t blocks = (a.k + kBf16Block - 1) / kBf16Block;
+  for (std::size_t r = 0; r < 16; ++r) {
+    const std::uint8_t* row = a.weight + (n + (r < count ? r : 0)) * a.row_bytes;
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const std::size_t left = a.k - b * kBf16Block;
+      const __mmask32 there = r >= count ? 0u : left >= 32 ? ~0u : (1u << left) - 1u;
+      _mm512_store_si512(tiles + b * tile_stride + r * 64, _mm512_maskz_loadu_epi16(there, row + b * 64));
+    }
+  }
+}
+
+void bf16_one_row(const LinearArgs& a) {
+  const std::size_t blocks = (a.k + kBf16Block - 1) / kBf16Block;
+  std::byte* x = a.scratch;                      // [block][hi 64 bytes, lo 64 bytes]
+  std::byte* copied = a.scratch + blocks * 128;  // [block][16][32]
+  for (std::size_t b = 0; b < blocks; ++b) {
+    __m512i hi, lo;
+    split_bf16(a.xf + b * kBf16Block, a.k - b * kBf16Block, hi, lo);
+    _mm512_store_si512(x + b * 128, hi);
+    _mm512_store_si512(x + b * 128 + 64, lo);
+  }
+  configure_bf16(1);
+  alignas(64) float y[16];
+  for (std::size_t n = a.n_begin; n < a.n_end; n += 16) {
+    const std::size_t count = a.n_end - n < 16 ? a.n_end - n : 16;
+    const bool in_place = count == 16 && a.k % kBf16Block == 0;
+    const auto* w = reinterpret_cast<const std::byte*>(a.weight + n * a.row_bytes);
+    std::size_t row_stride = a.row_bytes, block_stride = 64;
+    if (!in_place) {
+      copy_weights(a, n, count, kBf16TileBytes, copied);
+      w = copied;
+      row_stride = 64;
+      block_stride = kBf16TileBytes;
+    }
+    asm volatile("" ::: "memory");
+    _tile_zero(0);
+    for (std::size_t b = 0; b < blocks; ++b) {
+      _tile_loadd(4, w + b * block_stride, row_stride);
+      _tile_loadd(6, x + b * 128, 4);
+      _tile_loadd(7, x + b * 128 + 64, 4);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(0, 4, 7);
+    }
+    _tile_stored(0, y, 4);
+    asm volatile("" ::: "memory");
+    finish(a, 0, n, count, _mm512_load_ps(y));
+  }
+  _tile_release();
+}
+
+/// Activation rows [t0, t0 + rows) as tiles [16 rows][block][hi, lo][pair][row].
+inline void pack_activations(const LinearArgs& a, std::size_t t0, std::size_t rows, std::byte* tiles) {
+  const std::size_t blocks = (a.k + kBf16Block - 1) / kBf16Block;
+  for (std::size_t t = 0; t < rows; t += 16)
+    for (std::size_t b = 0; b < blocks; ++b) {
+      __m512i hi[16], lo[16];
+      for (std::size_t r = 0; r < 16; ++r) {
+        hi[r] = lo[r] = _mm512_setzero_si512();
+        if (t + r < rows)
+          split_bf16(a.xf + (t0 + t + r) * a.k + b * kBf16Block, a.k - b * kBf16Block, hi[r], lo[r]);
+      }
+      transpose16(hi);
+      transpose16(lo);
+      std::byte* to = tiles + (t / 16 * blocks + b) * 2 * kBf16TileBytes;
+      for (std::size_t p = 0; p < 16; ++p) {
+        _mm512_store_si512(to + p * 64, hi[p]);
+        _mm512_store_si512(to + kBf16TileBytes + p * 64, lo[p]);
+      }
+    }
+}
+
+/// The outputs of one tile of accumulators: rows are columns of y.
+inline void finish_tile(const LinearArgs& a, const float* tile, std::size_t t0, std::size_t rows,
+                        std::size_t n, std::size_t count) {
+  __m512i v[16];
+  for (std::size_t i = 0; i < 16; ++i) v[i] = _mm512_load_si512(tile + 16 * i);
+  transpose16(v);
+  for (std::size_t r = 0; r < rows; ++r) finish(a, t0 + r, n, count, _mm512_castsi512_ps(v[r]));
+}
+
+void bf16_many_rows(const LinearArgs& a) {
+  const std::size_t blocks = (a.k + kBf16Block - 1) / kBf16Block;
+  std::byte* weights = a.scratch;  // [block][2][16][32]
+  std::byte* x = a.scratch + blocks * 2 * kBf16TileBytes;
+  configure_bf16(16);
+  alignas(64) float sums[4][256];
+  for (std::size_t t0 = 0; t0 < a.rows; t0 += kBf16Tokens) {
+    const std::size_t rows = a.rows - t0 < kBf16Tokens ? a.rows - t0 : kBf16Tokens;
+    pack_activations(a, t0, rows, x);
+    for (std::size_t n = a.n_begin; n < a.n_end; n += 32) {
+      const std::size_t left = a.n_end - n;
+      const std::size_t count0 = left < 16 ? left : 16, count1 = left <= 16 ? 0 : left < 32 ? left - 16 : 16;
+      copy_weights(a, n, count0, 2 * kBf16TileBytes, weights);
+      if (count1 > 0) copy_weights(a, n + 16, count1, 2 * kBf16TileBytes, weights + kBf16TileBytes);
+      const std::byte* w0 = weights;
+      const std::byte* w1 = count1 > 0 ? weights + kBf16TileBytes : weights;
+      for (std::size_t t = 0; t < rows; t += 32) {
+        const std::size_t rows0 = rows - t < 16 ? rows - t : 16;
+        const std::size_t rows1 = rows - t <= 16 ? 0 : rows - t < 32 ? rows - t - 16 : 16;
+        const std::byte* x0 = x + t / 16 * blocks * 2 * kBf16TileBytes;
+        asm volatile("" ::: "memory");
+        _tile_zero(0);
+        _tile_zero(2);
+        if (rows1 > 0) {
+          const std::byte* x1 = x0 + blocks * 2 * kBf16TileBytes;
+          _tile_zero(1);
+          _tile_zero(3);
+          for (std::size_t b = 0; b < blocks; ++b) {
+            const std::size_t at = b * 2 * kBf16TileBytes;
+            _tile_loadd(4, w0 + at, 64);
+            _tile_loadd(6, x0 + at, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(7, x1 + at, 64);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_loadd(5, w1 + at, 64);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_loadd(6, x0 + at + kBf16TileBytes, 64);
+            _tile_dpbf16ps(3, 5, 7);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(7, x1 + at + kBf16TileBytes, 64);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_dpbf16ps(3, 5, 7);
+          }
+          _tile_stored(1, sums[1], 64);
+          _tile_stored(3, sums[3], 64);
+        } else {
+          for (std::size_t b = 0; b < blocks; ++b) {
+            const std::size_t at = b * 2 * kBf16TileBytes;
+            _tile_loadd(4, w0 + at, 64);
+            _tile_loadd(6, x0 + at, 64);
+            _tile_loadd(5, w1 + at, 64);
+            _tile_loadd(7, x0 + at + kBf16TileBytes, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(0, 4, 7);
+            _tile_dpbf16ps(2, 5, 7);
+          }
+        }
+        _tile_stored(0, sums[0], 64);
+        _tile_stored(2, sums[2], 64);
+        asm volatile("" ::: "memory");
+        finish_tile(a, sums[0], t0 + t, rows0, n, count0);
+        if (rows1 > 0) finish_tile(a, sums[1], t0 + t + 16, rows1, n, count0);
+        if (count1 == 0) continue;
+        finish_tile(a, sums[2], t0 + t, rows0, n + 16, count1);
+        if (rows1 > 0) finish_tile(a, sums[3], t0 + t + 16, rows1, n + 16, count1);
+      }
+    }
+  }
+  _tile_release();
+}
+
+void linear_amx_bf16(const LinearArgs& a) {
+  if (a.rows == 1)
+    bf16_one_row(a);
+  else
+    bf16_many_rows(a);
+}
+
+}  // namespace
+}  // namespace quipu::backends
