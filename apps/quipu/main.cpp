@@ -22,9 +22,34 @@ int report(std::string message, int status) {
   return status;
 }
 
+/// Only the subcommand that runs reads the environment: CLI11 would check the variables against all of them.
+void ignore_environment_of_others(CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto chosen = std::find_if(arguments.begin(), arguments.end(), [](const std::string& word) {
+    return word.empty() || word.front() != '-';
+  });
+  for (CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (chosen != arguments.end() && sub->get_name() == *chosen) continue;
+    std::vector<CLI::App*> branch{sub};
+    for (std::size_t i = 0; i < branch.size(); ++i) {
+      for (CLI::Option* option : branch[i]->get_options()) option->envname("");
+      for (CLI::App* child : branch[i]->get_subcommands([](const CLI::App*) { return true; }))
+        branch.push_back(child);
+    }
+  }
+}
+
+/// "quipu eval": how the help of a subcommand calls it, without its own name.
+std::string call_of(const CLI::App* app) {
+  std::string call;
+  for (const CLI::App* parent = app->get_parent(); parent != nullptr; parent = parent->get_parent())
+    call = parent->get_name() + (call.empty() ? "" : " ") + call;
+  return call;
+}
+
 int parse_and_run(CLI::App& app, int argc, char** argv) {
   using namespace quipu::app;
   std::vector<std::string> arguments = spell_out(argc, argv);
+  ignore_environment_of_others(app, arguments);
   std::reverse(arguments.begin(), arguments.end());
   try {
     app.parse(std::move(arguments));
@@ -33,11 +58,13 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     const CLI::App* target = &app;
     while (!target->get_subcommands().empty()) target = target->get_subcommands().front();
-    write_stdout(target->help());
+    write_stdout(target->help(call_of(target)));
     return 0;
   } catch (const CLI::CallForVersion& version) {
     write_stdout(std::string(version.what()) + "\n");
     return 0;
+  } catch (const CLI::ValidationError& error) {
+    return report(error.what(), kUsage);
   } catch (const CLI::ParseError& error) {
     return report(std::string(error.what()) + " (see `quipu --help`)", kUsage);
   }
@@ -55,12 +82,9 @@ int main(int argc, char** argv) {
     app.require_subcommand(0, 1);
     add_run(app);
     add_chat(app);
-#ifdef QUIPU_HAS_TOKENIZE
     add_tokenize(app);
-#endif
-#ifdef QUIPU_HAS_INSPECT
     add_inspect(app);
-#endif
+    add_quantize(app);
     add_bench(app);
     add_eval(app);
     add_pull(app);

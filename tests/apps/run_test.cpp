@@ -205,13 +205,30 @@ TEST_F(Run, ChatAnswersEachLineOfAPipe) {
 }
 
 TEST_F(Run, ChatGoesOnWhereAFileLeftOff) {
-  const std::string file = (folder / "talk.json").string();
-  const Arguments arguments{"chat", "-m", instruct(), "--temp", "0", "-n", "6", "--ignore-eos"};
-  ProgramOptions whole, first, second;
-  whole.input = "hello\nthe other\n";
-  first.input = "hello\n/save " + file + "\n";
-  second.input = "/load " + file + "\nthe other\n";
-  EXPECT_EQ(quipu(arguments, first).out + quipu(arguments, second).out, quipu(arguments, whole).out);
+  const std::string file = (folder / "talk.json").string(), more = (folder / "more.json").string();
+  std::ofstream(file)
+      << R"({"messages":[{"role":"user","content":"hello"},{"role":"assistant","content":"hello \u00e9"}]})";
+  ProgramOptions options;
+  options.input = "/load " + file + "\nthe other\n/save " + more + "\n";
+  const ProgramResult result =
+      quipu({"chat", "-m", instruct(), "--temp", "0", "-n", "6", "--ignore-eos"}, options);
+  ASSERT_EQ(result.status, 0) << result.err;
+  std::ifstream saved(more);
+  const json::value root = json::parse(std::string(std::istreambuf_iterator<char>(saved), {}));
+  const json::array& messages = root.at("messages").as_array();
+  ASSERT_EQ(messages.size(), 4u);
+  EXPECT_EQ(messages[0].at("content"), "hello");
+  EXPECT_EQ(messages[1].at("content"), "hello \xC3\xA9");
+  EXPECT_EQ(messages[2].at("content"), "the other");
+}
+
+TEST_F(Run, ChatRefusesAFileThatIsNoConversation) {
+  std::ofstream(folder / "notes") << "no JSON";
+  ProgramOptions options;
+  options.input = "/load " + (folder / "notes").string() + "\n";
+  const ProgramResult result = quipu({"chat", "-m", instruct()}, options);
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(is_one_error_line(result.err)) << result.err;
 }
 
 TEST_F(Run, ChatResetForgets) {
