@@ -15,7 +15,7 @@ constexpr auto kPage = graph::kPagePositions;
 std::uint64_t pages_for(std::int64_t context, std::int64_t sequences) {
   const auto pages =
       static_cast<unsigned __int128>((context - 1) / kPage + 1) * static_cast<std::uint64_t>(sequences);
-  return static_cast<std::uint64_t>(std::min<unsigned __int128>(pages, UINT32_MAX));
+  return static_cast<std::uint64_t>(std::min<unsigned __int128>(pages, UINT64_MAX));
 }
 
 }  // namespace
@@ -38,7 +38,9 @@ MemoryDecision plan_engine_memory(const MemoryNeeds& needs, const FreeMemory& av
          format_bytes(needs.page_bytes / static_cast<std::uint64_t>(kPage)), format_bytes(needs.weights),
          format_bytes(needs.scratch), available.reason);
   };
-  const std::uint64_t affordable = needs.page_bytes > 0 ? left / needs.page_bytes : UINT32_MAX;
+  // Page numbers have 32 bits.
+  const std::uint64_t affordable =
+      std::min<std::uint64_t>(needs.page_bytes > 0 ? left / needs.page_bytes : UINT32_MAX, UINT32_MAX);
   const std::uint64_t fixed_pages = needs.pool_pages;
   const auto fits = [&](std::int64_t context) {
     return (fixed_pages > 0 ? fixed_pages : pages_for(context, needs.sequences)) <= affordable;
