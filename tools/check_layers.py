@@ -33,8 +33,8 @@ def project_files(root):
         for path in sorted((root / name).rglob("*")):
             relative = path.relative_to(root)
             folders = relative.parts[:-1]
-            is_golden_data = folders[:2] == ("tests", "goldens")
-            skipped = any(part in SKIPPED - {"goldens"} for part in folders) or is_golden_data
+            is_test_data = folders[:2] == ("tests", "goldens") or folders[:3] == ("tests", "fuzz", "corpus")
+            skipped = any(part in SKIPPED - {"goldens"} for part in folders) or is_test_data
             if path.is_file() and not skipped and path.suffix in TEXT:
                 yield relative
     for path in sorted(root.iterdir()):

@@ -1,4 +1,5 @@
-// How to throw the one exception type of quipu. Text that comes from files passes through `printable()` first.
+// How to throw the one exception type of quipu. Text that comes from files passes through `printable()`
+// first.
 #pragma once
 
 #include <fmt/core.h>

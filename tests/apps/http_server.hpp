@@ -16,7 +16,7 @@ struct HttpAnswer {
   std::string body = {};
   bool ranges = true;                ///< honours "Range: bytes=N-"
   std::size_t cut_after = SIZE_MAX;  ///< closes the connection after so many bytes of the body, once
-  std::string location = {};  ///< of a redirect
+  std::string location = {};         ///< of a redirect
 };
 
 class HttpServer {
