@@ -13,9 +13,9 @@ struct TextRange {
   bool operator==(const TextRange&) const = default;
 };
 
-/// A rendered prompt. `trusted` lists, ascending, apart and not empty, the bytes that come from the template's
-/// own literals and from the model's special tokens; only they may become control tokens. All other bytes come
-/// from people and tools, or their origin is not certain.
+/// A rendered prompt. `trusted` lists, ascending, apart and not empty, the bytes that come from the
+/// template's own literals and from the model's special tokens; only they may become control tokens. All
+/// other bytes come from people and tools, or their origin is not certain.
 struct Rendered {
   std::string text;
   std::vector<TextRange> trusted;

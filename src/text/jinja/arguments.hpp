@@ -5,7 +5,9 @@
 
 namespace quipu::text::jinja {
 
-inline const Value& argument(const Arguments& arguments, std::size_t index) { return arguments.positional[index]; }
+inline const Value& argument(const Arguments& arguments, std::size_t index) {
+  return arguments.positional[index];
+}
 /// A text argument; anything else throws.
 inline const Text& text_argument(Context& context, const Value& value) {
   if (value.is(Kind::undefined)) context.fail_undefined(value);

@@ -23,7 +23,7 @@ enum class ExprKind : std::uint8_t {
   name,
   list,
   tuple,
-  mapping,      ///< operands: key, value, key, value …
+  mapping,  ///< operands: key, value, key, value …
   negate,
   plus,
   logical_not,
@@ -35,10 +35,10 @@ enum class ExprKind : std::uint8_t {
   conditional,  ///< operands: condition, then-value, else-value or null
   attribute,
   item,
-  slice,  ///< operands: value, start, stop, step; the last three may be null
-  call,   ///< operands: callee, positional arguments
+  slice,   ///< operands: value, start, stop, step; the last three may be null
+  call,    ///< operands: callee, positional arguments
   filter,  ///< operands: value (null in filter blocks), positional arguments
-  test,   ///< operands: value, positional arguments
+  test,    ///< operands: value, positional arguments
 };
 
 enum class Operator : std::uint8_t {
@@ -121,12 +121,13 @@ struct MacroBody {
 struct Stmt {
   StmtKind kind = StmtKind::text;
   std::uint32_t line = 0;
-  std::int32_t constant = -1;       ///< of a text: index into Program::texts
-  bool recursive = false;           ///< of a loop
-  std::vector<const Expr*> exprs;   ///< output; set: value; set_block, filter_block: filter or null; loop: iterable,
-                                    ///< filter or null; call_block: call; with: values; branch: conditions
-  std::vector<Target> targets;      ///< set, loop: one; with: one a value
-  std::vector<Body> bodies;         ///< branch: one a condition, then perhaps the else; loop: body, else
+  std::int32_t constant = -1;  ///< of a text: index into Program::texts
+  bool recursive = false;      ///< of a loop
+  std::vector<const Expr*>
+      exprs;  ///< output; set: value; set_block, filter_block: filter or null; loop: iterable,
+              ///< filter or null; call_block: call; with: values; branch: conditions
+  std::vector<Target> targets;  ///< set, loop: one; with: one a value
+  std::vector<Body> bodies;     ///< branch: one a condition, then perhaps the else; loop: body, else
   MacroBody* macro = nullptr;
 };
 

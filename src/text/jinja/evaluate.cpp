@@ -128,37 +128,57 @@ Value Context::eval(const Expr& expr) {
   const Nest nest(*this);
   step();
   switch (expr.kind) {
-    case ExprKind::literal_none: return Value::none();
-    case ExprKind::literal_bool: return Value(expr.integer != 0);
-    case ExprKind::literal_int: return Value(expr.integer);
-    case ExprKind::literal_real: return Value(expr.real);
-    case ExprKind::literal_text: return constant(expr.constant);
-    case ExprKind::name: return lookup(expr.name);
+    case ExprKind::literal_none:
+      return Value::none();
+    case ExprKind::literal_bool:
+      return Value(expr.integer != 0);
+    case ExprKind::literal_int:
+      return Value(expr.integer);
+    case ExprKind::literal_real:
+      return Value(expr.real);
+    case ExprKind::literal_text:
+      return constant(expr.constant);
+    case ExprKind::name:
+      return lookup(expr.name);
     case ExprKind::list:
-    case ExprKind::tuple: return eval_sequence(expr);
-    case ExprKind::mapping: return eval_mapping(expr);
-    case ExprKind::negate: return negate(eval(*expr.operands[0]));
+    case ExprKind::tuple:
+      return eval_sequence(expr);
+    case ExprKind::mapping:
+      return eval_mapping(expr);
+    case ExprKind::negate:
+      return negate(eval(*expr.operands[0]));
     case ExprKind::plus: {
       Value value = eval(*expr.operands[0]);
       if (!value.is_number()) fail_type("bad operand for unary +: {}", type_name(value));
       return value.is(Kind::real) ? value : Value(value.integer());
     }
-    case ExprKind::logical_not: return Value(!truth(eval(*expr.operands[0])));
+    case ExprKind::logical_not:
+      return Value(!truth(eval(*expr.operands[0])));
     case ExprKind::logical_and:
-    case ExprKind::logical_or: return eval_logical(expr);
-    case ExprKind::binary: return eval_binary(expr);
-    case ExprKind::concat: return eval_concat(expr);
-    case ExprKind::compare: return eval_compare(expr);
-    case ExprKind::conditional: return eval_conditional(expr);
-    case ExprKind::attribute: return attribute(eval(*expr.operands[0]), program_.names[expr.name]);
+    case ExprKind::logical_or:
+      return eval_logical(expr);
+    case ExprKind::binary:
+      return eval_binary(expr);
+    case ExprKind::concat:
+      return eval_concat(expr);
+    case ExprKind::compare:
+      return eval_compare(expr);
+    case ExprKind::conditional:
+      return eval_conditional(expr);
+    case ExprKind::attribute:
+      return attribute(eval(*expr.operands[0]), program_.names[expr.name]);
     case ExprKind::item: {
       const Value object = eval(*expr.operands[0]);
       return item(object, eval(*expr.operands[1]));
     }
-    case ExprKind::slice: return eval_slice(expr);
-    case ExprKind::call: return eval_call(expr, nullptr);
-    case ExprKind::filter: return eval_filter(expr, eval(*expr.operands[0]));
-    case ExprKind::test: return eval_test(expr);
+    case ExprKind::slice:
+      return eval_slice(expr);
+    case ExprKind::call:
+      return eval_call(expr, nullptr);
+    case ExprKind::filter:
+      return eval_filter(expr, eval(*expr.operands[0]));
+    case ExprKind::test:
+      return eval_test(expr);
   }
   return Value::none();
 }
@@ -234,7 +254,8 @@ Arguments Context::arguments_of(const Expr& expr, const Value* caller) {
         result.positional.push_back(std::move(value));
     if (expr.arguments->named_from != nullptr) {
       const Value more = eval(*expr.arguments->named_from);
-      if (!more.is(Kind::mapping)) fail_type("the argument after ** must be a mapping, not {}", type_name(more));
+      if (!more.is(Kind::mapping))
+        fail_type("the argument after ** must be a mapping, not {}", type_name(more));
       for (const auto& [key, value] : more.mapping().entries) {
         if (!key.is(Kind::string)) fail_type("keywords must be strings");
         for (const auto& other : result.named)
@@ -255,7 +276,8 @@ Value Context::eval_call(const Expr& expr, const Value* caller) {
 
 Value Context::eval_filter(const Expr& expr, const Value& self) {
   if (expr.filter == nullptr)
-    fail_with(ErrorKind::type, fmt::format("there is no filter '{}'", printable(program_.names[expr.name], 60)));
+    fail_with(ErrorKind::type,
+              fmt::format("there is no filter '{}'", printable(program_.names[expr.name], 60)));
   Arguments arguments = arguments_of(expr);
   return apply_filter(*expr.filter, self, arguments);
 }
@@ -263,7 +285,8 @@ Value Context::eval_filter(const Expr& expr, const Value& self) {
 Value Context::eval_test(const Expr& expr) {
   const Value self = eval(*expr.operands[0]);
   if (expr.test == nullptr)
-    fail_with(ErrorKind::type, fmt::format("there is no test '{}'", printable(program_.names[expr.name], 60)));
+    fail_with(ErrorKind::type,
+              fmt::format("there is no test '{}'", printable(program_.names[expr.name], 60)));
   Arguments arguments = arguments_of(expr);
   return Value(apply_test(*expr.test, self, arguments));
 }
@@ -287,21 +310,35 @@ Context::Flow Context::exec(const Stmt& stmt) {
       out_->append(program_.texts[static_cast<std::size_t>(stmt.constant)], true);
       check_output();
       return Flow::normal;
-    case StmtKind::output: exec_output(stmt); return Flow::normal;
-    case StmtKind::set: assign(stmt.targets[0], eval(*stmt.exprs[0])); return Flow::normal;
+    case StmtKind::output:
+      exec_output(stmt);
+      return Flow::normal;
+    case StmtKind::set:
+      assign(stmt.targets[0], eval(*stmt.exprs[0]));
+      return Flow::normal;
     case StmtKind::set_block:
-    case StmtKind::filter_block: return exec_capture(stmt);
-    case StmtKind::branch: return exec_branch(stmt);
-    case StmtKind::loop: return run_loop(stmt, eval(*stmt.exprs[0]), 0);
-    case StmtKind::macro: set(stmt.macro->name, make_macro(*stmt.macro)); return Flow::normal;
-    case StmtKind::call_block: exec_call_block(stmt); return Flow::normal;
-    case StmtKind::with: return exec_with(stmt);
+    case StmtKind::filter_block:
+      return exec_capture(stmt);
+    case StmtKind::branch:
+      return exec_branch(stmt);
+    case StmtKind::loop:
+      return run_loop(stmt, eval(*stmt.exprs[0]), 0);
+    case StmtKind::macro:
+      set(stmt.macro->name, make_macro(*stmt.macro));
+      return Flow::normal;
+    case StmtKind::call_block:
+      exec_call_block(stmt);
+      return Flow::normal;
+    case StmtKind::with:
+      return exec_with(stmt);
     case StmtKind::generation: {
       const ScopeGuard guard(*this, child_scope(scope_));
       return exec(stmt.bodies[0]);
     }
-    case StmtKind::leave: return Flow::leave;
-    case StmtKind::next: return Flow::next;
+    case StmtKind::leave:
+      return Flow::leave;
+    case StmtKind::next:
+      return Flow::next;
   }
   return Flow::normal;
 }
@@ -342,7 +379,8 @@ Context::Flow Context::exec_capture(const Stmt& stmt) {
     value = text(std::move(captured));
     std::vector<const Expr*> filters;
     for (const Expr* f = stmt.exprs[0]; f != nullptr; f = f->operands[0]) filters.push_back(f);
-    for (auto filter = filters.rbegin(); filter != filters.rend(); ++filter) value = eval_filter(**filter, value);
+    for (auto filter = filters.rbegin(); filter != filters.rend(); ++filter)
+      value = eval_filter(**filter, value);
   }
   if (stmt.kind == StmtKind::filter_block)
     emit(value);

@@ -25,7 +25,8 @@ constexpr std::int64_t kMaxWidth = 1 << 20;
 std::int64_t parse_count(const Context& context, std::string_view text, std::size_t& i) {
   std::int64_t value = 0;
   for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i)
-    if ((value = value * 10 + (text[i] - '0')) > kMaxWidth) context.fail_limit("characters of formatted width");
+    if ((value = value * 10 + (text[i] - '0')) > kMaxWidth)
+      context.fail_limit("characters of formatted width");
   return value;
 }
 
@@ -43,12 +44,20 @@ std::string printed_real(double value, char type, int precision, bool alternate)
   if (precision > 400) precision = 400;
   std::string out;
   switch (type) {
-    case 'e': case 'E': out = fmt::format("{:.{}e}", magnitude, precision); break;
-    case 'g': case 'G':
-      out = alternate ? fmt::format("{:#.{}g}", magnitude, precision) : fmt::format("{:.{}g}", magnitude, precision);
+    case 'e':
+    case 'E':
+      out = fmt::format("{:.{}e}", magnitude, precision);
       break;
-    case '%': out = fmt::format("{:.{}f}%", magnitude * 100, precision); break;
-    default: out = fmt::format("{:.{}f}", magnitude, precision);
+    case 'g':
+    case 'G':
+      out = alternate ? fmt::format("{:#.{}g}", magnitude, precision)
+                      : fmt::format("{:.{}g}", magnitude, precision);
+      break;
+    case '%':
+      out = fmt::format("{:.{}f}%", magnitude * 100, precision);
+      break;
+    default:
+      out = fmt::format("{:.{}f}", magnitude, precision);
   }
   if (type == 'E' || type == 'G')
     for (char& c : out) c = static_cast<char>(c == 'e' ? 'E' : c);
@@ -56,9 +65,11 @@ std::string printed_real(double value, char type, int precision, bool alternate)
 }
 
 /// Sign and digits of a number apart, so that zeros can go between.
-std::pair<std::string, std::string> number_parts(const Context& context, const Value& value, const Spec& spec) {
-  const bool real = value.is(Kind::real) || (spec.type != '\0' && std::string_view("eEfFgG%").find(spec.type) !=
-                                                                       std::string_view::npos);
+std::pair<std::string, std::string> number_parts(const Context& context, const Value& value,
+                                                 const Spec& spec) {
+  const bool real =
+      value.is(Kind::real) ||
+      (spec.type != '\0' && std::string_view("eEfFgG%").find(spec.type) != std::string_view::npos);
   const bool negative = real ? std::signbit(value.real()) : value.integer() < 0;
   std::string sign = negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
   std::string digits;
@@ -72,12 +83,25 @@ std::pair<std::string, std::string> number_parts(const Context& context, const V
     const auto raw = static_cast<std::uint64_t>(value.integer());
     const std::uint64_t magnitude = negative ? ~raw + 1 : raw;
     switch (spec.type) {
-      case '\0': case 'd': case 'n': digits = std::to_string(magnitude); break;
-      case 'x': digits = fmt::format("{:x}", magnitude); break;
-      case 'X': digits = fmt::format("{:X}", magnitude); break;
-      case 'o': digits = fmt::format("{:o}", magnitude); break;
-      case 'b': digits = fmt::format("{:b}", magnitude); break;
-      default: context.fail_type("the format code '{}' does not fit a number", spec.type);
+      case '\0':
+      case 'd':
+      case 'n':
+        digits = std::to_string(magnitude);
+        break;
+      case 'x':
+        digits = fmt::format("{:x}", magnitude);
+        break;
+      case 'X':
+        digits = fmt::format("{:X}", magnitude);
+        break;
+      case 'o':
+        digits = fmt::format("{:o}", magnitude);
+        break;
+      case 'b':
+        digits = fmt::format("{:b}", magnitude);
+        break;
+      default:
+        context.fail_type("the format code '{}' does not fit a number", spec.type);
     }
     if (spec.alternate && spec.type != '\0' && spec.type != 'd') sign += std::string("0") + spec.type;
   }
@@ -101,7 +125,8 @@ void put_number(Context& context, TextBuilder& out, const Value& value, Spec spe
   }
   if (spec.align == '=') {
     std::string filler;
-    for (auto i = static_cast<std::int64_t>(sign.size() + digits.size()); i < spec.width; ++i) filler += spec.fill;
+    for (auto i = static_cast<std::int64_t>(sign.size() + digits.size()); i < spec.width; ++i)
+      filler += spec.fill;
     out.append(sign + filler + digits);
   } else {
     pad(out, context.text(sign + digits).text(), spec, '>');
@@ -139,9 +164,11 @@ void put_braced(Context& context, TextBuilder& out, const Value& value, std::str
   if (accept('.')) spec.precision = parse_count(context, text, i);
   if (i < text.size()) spec.type = text[i++];
   if (i != text.size()) context.fail_type("a format specification is malformed");
-  const bool number = value.is(Kind::integer) || value.is(Kind::real) || (value.is(Kind::boolean) && spec.type != '\0');
+  const bool number =
+      value.is(Kind::integer) || value.is(Kind::real) || (value.is(Kind::boolean) && spec.type != '\0');
   if (number) return put_number(context, out, value, spec);
-  if (spec.type != '\0' && spec.type != 's') context.fail_type("the format code '{}' does not fit a {}", spec.type, type_name(value));
+  if (spec.type != '\0' && spec.type != 's')
+    context.fail_type("the format code '{}' does not fit a {}", spec.type, type_name(value));
   put_text(context, out, value, spec);
 }
 
@@ -171,7 +198,8 @@ Value Context::percent_format(const Text& format, const Value& arguments) {
     Value named = absent();
     if (i < text_view.size() && text_view[i] == '(') {
       const std::size_t close = text_view.find(')', i);
-      if (close == std::string_view::npos || !arguments.is(Kind::mapping)) fail_type("the format needs a mapping");
+      if (close == std::string_view::npos || !arguments.is(Kind::mapping))
+        fail_type("the format needs a mapping");
       const Value* found = find(arguments.mapping(), text_view.substr(i + 1, close - i - 1));
       if (found == nullptr) fail_type("the format names a missing key");
       named = *found;
@@ -180,12 +208,18 @@ Value Context::percent_format(const Text& format, const Value& arguments) {
     }
     Spec spec;
     for (; i < text_view.size(); ++i) {
-      if (text_view[i] == '-') spec.align = '<';
-      else if (text_view[i] == '0') spec.zero = true;
-      else if (text_view[i] == '+') spec.sign = '+';
-      else if (text_view[i] == ' ') spec.sign = spec.sign == '+' ? '+' : ' ';
-      else if (text_view[i] == '#') spec.alternate = true;
-      else break;
+      if (text_view[i] == '-')
+        spec.align = '<';
+      else if (text_view[i] == '0')
+        spec.zero = true;
+      else if (text_view[i] == '+')
+        spec.sign = '+';
+      else if (text_view[i] == ' ')
+        spec.sign = spec.sign == '+' ? '+' : ' ';
+      else if (text_view[i] == '#')
+        spec.alternate = true;
+      else
+        break;
     }
     spec.width = parse_count(*this, text_view, i);
     if (i < text_view.size() && text_view[i] == '.') spec.precision = parse_count(*this, text_view, ++i);
@@ -198,26 +232,48 @@ Value Context::percent_format(const Text& format, const Value& arguments) {
     const Value value = given(named) ? named : next();
     if (spec.align == '<') spec.zero = false;
     switch (type) {
-      case 's': if (spec.align == '\0') spec.align = '>'; put_text(*this, out, value, spec); break;
-      case 'r': if (spec.align == '\0') spec.align = '>'; put_text(*this, out, text(repr(value)), spec); break;
-      case 'd': case 'i': case 'u': case 'x': case 'X': case 'o': {
+      case 's':
+        if (spec.align == '\0') spec.align = '>';
+        put_text(*this, out, value, spec);
+        break;
+      case 'r':
+        if (spec.align == '\0') spec.align = '>';
+        put_text(*this, out, text(repr(value)), spec);
+        break;
+      case 'd':
+      case 'i':
+      case 'u':
+      case 'x':
+      case 'X':
+      case 'o': {
         if (!value.is_number() || (!value.is_integral() && (type == 'x' || type == 'X' || type == 'o')))
           fail_type("%{} needs a number, not {}", type, type_name(value));
-        if (value.is(Kind::real) && !(std::fabs(value.real()) < 9.2e18)) fail_type("a float is too large for %d");
+        if (value.is(Kind::real) && !(std::fabs(value.real()) < 9.2e18))
+          fail_type("a float is too large for %d");
         spec.type = type == 'i' || type == 'u' ? 'd' : type;
-        put_number(*this, out, value.is(Kind::real) ? Value(static_cast<std::int64_t>(value.real())) : Value(value.integer()), spec);
+        put_number(
+            *this, out,
+            value.is(Kind::real) ? Value(static_cast<std::int64_t>(value.real())) : Value(value.integer()),
+            spec);
         break;
       }
-      case 'f': case 'F': case 'e': case 'E': case 'g': case 'G':
+      case 'f':
+      case 'F':
+      case 'e':
+      case 'E':
+      case 'g':
+      case 'G':
         if (!value.is_number()) fail_type("%{} needs a number, not {}", type, type_name(value));
         spec.type = type;
         put_number(*this, out, Value(value.real()), spec);
         break;
-      default: fail_type("unsupported format character");
+      default:
+        fail_type("unsupported format character");
     }
   }
   const bool all_used = many ? used == arguments.list().items.size() : used == 1;
-  if (!all_used && !by_name && !arguments.is(Kind::mapping)) fail_type("not all arguments were used by the format string");
+  if (!all_used && !by_name && !arguments.is(Kind::mapping))
+    fail_type("not all arguments were used by the format string");
   return text(std::move(out), format.markup);
 }
 
@@ -239,7 +295,8 @@ Value Context::brace_format(const Text& format, Arguments& arguments) {
     const std::size_t close = all[mark] == '{' ? all.find('}', mark) : std::string_view::npos;
     if (close == std::string_view::npos) fail_type("single brace in a format string");
     std::string_view field = all.substr(mark + 1, close - mark - 1);
-    if (field.find('{') != std::string_view::npos) fail_type("nested fields in a format string are not supported");
+    if (field.find('{') != std::string_view::npos)
+      fail_type("nested fields in a format string are not supported");
     i = close + 1;
     std::string_view spec;
     if (const std::size_t colon = field.find(':'); colon != std::string_view::npos) {
@@ -247,7 +304,8 @@ Value Context::brace_format(const Text& format, Arguments& arguments) {
       field = field.substr(0, colon);
     }
     char conversion = '\0';
-    if (const std::size_t bang = field.find('!'); bang != std::string_view::npos && bang + 2 == field.size()) {
+    if (const std::size_t bang = field.find('!');
+        bang != std::string_view::npos && bang + 2 == field.size()) {
       conversion = field[bang + 1];
       field = field.substr(0, bang);
     }
@@ -271,9 +329,12 @@ Value Context::brace_format(const Text& format, Arguments& arguments) {
       const std::string_view part = field.substr(p + 1, end - p - 1);
       std::int64_t number = 0;
       const auto parsed = std::from_chars(part.data(), part.data() + part.size(), number);
-      if (index && !part.empty() && parsed.ptr == part.data() + part.size()) value = item(value, Value(number));
-      else if (index) value = item(value, text(std::string(part)));
-      else value = attribute(value, part);
+      if (index && !part.empty() && parsed.ptr == part.data() + part.size())
+        value = item(value, Value(number));
+      else if (index)
+        value = item(value, text(std::string(part)));
+      else
+        value = attribute(value, part);
       if (value.is(Kind::undefined)) fail_undefined(value);
       p = index ? end + 1 : end;
     }

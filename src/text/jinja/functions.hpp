@@ -17,8 +17,9 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> named;
 };
 
-/// A function of the language. `parameters` lists its names, separated by spaces, optional ones with `?`; when
-/// called, `positional` has one value for each, absent ones being `absent()`. "*": any arguments, as given.
+/// A function of the language. `parameters` lists its names, separated by spaces, optional ones with `?`;
+/// when called, `positional` has one value for each, absent ones being `absent()`. "*": any arguments, as
+/// given.
 struct Native {
   std::string_view name;
   Value (*function)(Context& context, const Value& self, Arguments& arguments);

@@ -1,7 +1,7 @@
 // Global functions.
+#include <locale.h>
 #include <array>
 #include <ctime>
-#include <locale.h>
 
 #include "text/jinja/arguments.hpp"
 
@@ -32,7 +32,8 @@ Value range(C& c, const Value&, A& a) {
                             : 0;
   const std::uint64_t stride = up ? static_cast<std::uint64_t>(step) : ~static_cast<std::uint64_t>(step) + 1;
   const std::uint64_t size = any ? (distance - 1) / stride + 1 : 0;
-  if (size > static_cast<std::uint64_t>(kMaxRange)) c.fail_limit(fmt::format("elements of a range (at most {})", kMaxRange));
+  if (size > static_cast<std::uint64_t>(kMaxRange))
+    c.fail_limit(fmt::format("elements of a range (at most {})", kMaxRange));
   auto* made = c.make<Range>();
   const Value value(Kind::range, made);
   made->start = start;
@@ -102,7 +103,8 @@ Value strftime_now(C& c, const Value&, A& a) {
     }
   }
   if (pattern.empty()) return c.text("");
-  if (pattern.size() > 1000 || pattern.find('\0') != std::string::npos) c.fail_type("strftime_now() got an unusable format");
+  if (pattern.size() > 1000 || pattern.find('\0') != std::string::npos)
+    c.fail_type("strftime_now() got an unusable format");
   const std::tm now = c.clock() ? c.clock()() : local_now();
   static const locale_t kPlain = newlocale(LC_ALL_MASK, "C", nullptr);
   std::array<char, 16384> out{};

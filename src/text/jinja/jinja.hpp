@@ -44,17 +44,17 @@ struct Data {
 };
 
 /// The value of a JSON text (RFC 8259). Integers outside of int64 become floats; of equal keys the last value
-/// counts, at the place of the first. Throws `Error` (invalid_argument) that names `what` and the byte offset;
-/// nesting deeper than 100 is refused.
+/// counts, at the place of the first. Throws `Error` (invalid_argument) that names `what` and the byte
+/// offset; nesting deeper than 100 is refused.
 Data parse_json(std::string_view text, std::string_view what);
 
 /// What a template may use, whatever its author intended; beyond, rendering throws.
 struct Limits {
-  std::uint64_t steps = 8'000'000;          ///< nodes evaluated and elements or bytes handled
-  std::size_t memory = 96 << 20;            ///< bytes of values alive at once, beside the given variables
-  std::size_t output = 32 << 20;            ///< bytes of rendered text
-  int depth = 500;                          ///< nested evaluations, macro calls included
-  std::size_t stack = 160 << 10;            ///< bytes of machine stack, where `depth` is not reached before
+  std::uint64_t steps = 8'000'000;  ///< nodes evaluated and elements or bytes handled
+  std::size_t memory = 96 << 20;    ///< bytes of values alive at once, beside the given variables
+  std::size_t output = 32 << 20;    ///< bytes of rendered text
+  int depth = 500;                  ///< nested evaluations, macro calls included
+  std::size_t stack = 160 << 10;    ///< bytes of machine stack, where `depth` is not reached before
 };
 
 /// The longest template source, in bytes.
@@ -62,8 +62,8 @@ inline constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 20;
 /// The deepest nesting of expressions and blocks in a source.
 inline constexpr int kMaxNesting = 200;
 
-/// What a template can do wrong. `message()` is a sentence with the line; `detail()` the bare reason, which for
-/// `raised` is exactly the text given to raise_exception.
+/// What a template can do wrong. `message()` is a sentence with the line; `detail()` the bare reason, which
+/// for `raised` is exactly the text given to raise_exception.
 class TemplateError : public Error {
  public:
   enum class Kind {

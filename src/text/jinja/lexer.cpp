@@ -13,17 +13,18 @@ namespace {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 bool is_name_start(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<unsigned char>(c) >= 0x80;
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+         static_cast<unsigned char>(c) >= 0x80;
 }
 bool is_name_part(char c) { return is_name_start(c) || is_digit(c); }
 
 constexpr std::array<std::pair<std::string_view, Symbol>, 26> kSymbols = {{
-    {"//", Symbol::floordiv}, {"**", Symbol::pow},      {"==", Symbol::eq},       {"!=", Symbol::ne},
-    {">=", Symbol::ge},       {"<=", Symbol::le},       {"+", Symbol::add},       {"-", Symbol::sub},
-    {"*", Symbol::mul},       {"/", Symbol::div},       {"%", Symbol::mod},       {"~", Symbol::tilde},
-    {"(", Symbol::lparen},    {")", Symbol::rparen},    {"[", Symbol::lbracket},  {"]", Symbol::rbracket},
-    {"{", Symbol::lbrace},    {"}", Symbol::rbrace},    {">", Symbol::gt},        {"<", Symbol::lt},
-    {"=", Symbol::assign},    {".", Symbol::dot},       {":", Symbol::colon},     {"|", Symbol::pipe},
+    {"//", Symbol::floordiv}, {"**", Symbol::pow},      {"==", Symbol::eq},      {"!=", Symbol::ne},
+    {">=", Symbol::ge},       {"<=", Symbol::le},       {"+", Symbol::add},      {"-", Symbol::sub},
+    {"*", Symbol::mul},       {"/", Symbol::div},       {"%", Symbol::mod},      {"~", Symbol::tilde},
+    {"(", Symbol::lparen},    {")", Symbol::rparen},    {"[", Symbol::lbracket}, {"]", Symbol::rbracket},
+    {"{", Symbol::lbrace},    {"}", Symbol::rbrace},    {">", Symbol::gt},       {"<", Symbol::lt},
+    {"=", Symbol::assign},    {".", Symbol::dot},       {":", Symbol::colon},    {"|", Symbol::pipe},
     {",", Symbol::comma},     {";", Symbol::semicolon},
 }};
 
@@ -46,7 +47,8 @@ class Lexer {
     return source_.compare(position, text.size(), text) == 0;
   }
   void push(TokenKind kind, std::size_t begin, std::size_t end, Symbol symbol = Symbol::add) {
-    tokens_.push_back({kind, symbol, line_, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)});
+    tokens_.push_back(
+        {kind, symbol, line_, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)});
   }
   void advance(std::size_t to) {
     for (; position_ < to; ++position_)
@@ -119,8 +121,8 @@ class Lexer {
     advance(after_close(close + 2, before == '-' || before == '+' ? before : '\0'));
   }
 
-  /// End of the tag `{% word %}` that begins at `mark`, with the white space its closing sign takes; 0: no such
-  /// tag.
+  /// End of the tag `{% word %}` that begins at `mark`, with the white space its closing sign takes; 0: no
+  /// such tag.
   std::size_t raw_tag_end(std::size_t mark, std::string_view word) const {
     std::size_t p = mark + 2;
     if (sign_at(p) != '\0') ++p;
@@ -250,13 +252,26 @@ class Lexer {
   void balance(Symbol symbol, std::vector<char>& open) const {
     char expected = '\0';
     switch (symbol) {
-      case Symbol::lparen: open.push_back(')'); return;
-      case Symbol::lbracket: open.push_back(']'); return;
-      case Symbol::lbrace: open.push_back('}'); return;
-      case Symbol::rparen: expected = ')'; break;
-      case Symbol::rbracket: expected = ']'; break;
-      case Symbol::rbrace: expected = '}'; break;
-      default: return;
+      case Symbol::lparen:
+        open.push_back(')');
+        return;
+      case Symbol::lbracket:
+        open.push_back(']');
+        return;
+      case Symbol::lbrace:
+        open.push_back('}');
+        return;
+      case Symbol::rparen:
+        expected = ')';
+        break;
+      case Symbol::rbracket:
+        expected = ']';
+        break;
+      case Symbol::rbrace:
+        expected = '}';
+        break;
+      default:
+        return;
     }
     if (open.empty() || open.back() != expected) fail_at(std::string("unexpected '") + expected + "'");
     open.pop_back();
@@ -276,7 +291,8 @@ void append_hex(std::string& out, std::string_view body, std::size_t position, s
   for (std::size_t i = 0; i < count; ++i) {
     const char c = position + i < body.size() ? body[position + i] : '\0';
     if (!is_hex(c))
-      throw TemplateError(TemplateError::Kind::syntax, "a string has a truncated \\x, \\u or \\U escape", line);
+      throw TemplateError(TemplateError::Kind::syntax, "a string has a truncated \\x, \\u or \\U escape",
+                          line);
     value = value * 16 + static_cast<char32_t>(is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
   }
   if (value > 0x10ffff || (value >= 0xd800 && value <= 0xdfff))
@@ -313,10 +329,10 @@ std::size_t trimmed_size(std::string_view text) {
 
 std::string normalize_source(std::string_view source) {
   if (source.size() > kMaxTemplateBytes)
-    throw TemplateError(TemplateError::Kind::syntax,
-                        fmt::format("the template has {} bytes, at most {} are accepted", source.size(),
-                                    kMaxTemplateBytes),
-                        1);
+    throw TemplateError(
+        TemplateError::Kind::syntax,
+        fmt::format("the template has {} bytes, at most {} are accepted", source.size(), kMaxTemplateBytes),
+        1);
   std::string out;
   out.reserve(source.size());
   for (std::size_t i = 0; i < source.size(); ++i) {
@@ -352,7 +368,8 @@ std::string unescape_string(std::string_view quoted, std::uint32_t line) {
     } else if (c >= '0' && c <= '7') {
       char32_t value = 0;
       std::size_t count = 0;
-      for (; count < 3 && i + count < body.size() && body[i + count] >= '0' && body[i + count] <= '7'; ++count)
+      for (; count < 3 && i + count < body.size() && body[i + count] >= '0' && body[i + count] <= '7';
+           ++count)
         value = value * 8 + static_cast<char32_t>(body[i + count] - '0');
       append_utf8(out, value);
       i += count - 1;

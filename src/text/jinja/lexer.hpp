@@ -23,9 +23,32 @@ enum class TokenKind : std::uint8_t {
 };
 
 enum class Symbol : std::uint8_t {
-  add, sub, mul, div, floordiv, mod, pow, tilde,
-  lparen, rparen, lbracket, rbracket, lbrace, rbrace,
-  eq, ne, gt, ge, lt, le, assign, dot, colon, pipe, comma, semicolon,
+  add,
+  sub,
+  mul,
+  div,
+  floordiv,
+  mod,
+  pow,
+  tilde,
+  lparen,
+  rparen,
+  lbracket,
+  rbracket,
+  lbrace,
+  rbrace,
+  eq,
+  ne,
+  gt,
+  ge,
+  lt,
+  le,
+  assign,
+  dot,
+  colon,
+  pipe,
+  comma,
+  semicolon,
 };
 
 struct Token {

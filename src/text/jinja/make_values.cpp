@@ -16,9 +16,7 @@ std::int64_t count_characters(std::string_view bytes) {
   return count;
 }
 
-int depth_within(const Value& value) {
-  return value.is_object() ? value.object()->depth + 1 : 0;
-}
+int depth_within(const Value& value) { return value.is_object() ? value.object()->depth + 1 : 0; }
 
 }  // namespace
 
@@ -108,8 +106,7 @@ Value Context::generator(std::vector<Value> items) {
 
 Value Context::mapping(std::vector<std::pair<Value, Value>> entries) {
   int depth = 0;
-  for (const auto& [key, value] : entries)
-    depth = std::max({depth, depth_within(key), depth_within(value)});
+  for (const auto& [key, value] : entries) depth = std::max({depth, depth_within(key), depth_within(value)});
   step(entries.size());
   auto* made = make<Mapping>(entries.size() * (2 * sizeof(Value) + 64), depth);
   const Value result(Kind::mapping, made);

@@ -157,7 +157,8 @@ Value partition_at(C& c, const Value& s, const A& a, bool last) {
   const std::size_t found = last ? bytes.rfind(separator) : bytes.find(separator);
   std::vector<Value> items;
   if (found == std::string::npos) {
-    items = last ? std::vector<Value>{c.text(""), c.text(""), s} : std::vector<Value>{s, c.text(""), c.text("")};
+    items =
+        last ? std::vector<Value>{c.text(""), c.text(""), s} : std::vector<Value>{s, c.text(""), c.text("")};
   } else {
     items.push_back(c.slice(s, 0, found));
     items.push_back(argument(a, 0));
@@ -179,7 +180,8 @@ Value find_in(C& c, const Value& s, const A& a, bool last, bool must) {
   const std::string& wanted = text_argument(c, argument(a, 0)).bytes;
   c.step(s.text().bytes.size() / 16);
   if (range.begin <= range.end) {
-    const std::string_view part = std::string_view(s.text().bytes).substr(range.begin, range.end - range.begin);
+    const std::string_view part =
+        std::string_view(s.text().bytes).substr(range.begin, range.end - range.begin);
     const std::size_t found = last ? part.rfind(wanted) : part.find(wanted);
     if (found != std::string_view::npos) {
       std::int64_t index = 0;
@@ -203,7 +205,9 @@ Value count(C& c, const Value& s, A& a) {
   const std::string_view part = std::string_view(s.text().bytes).substr(range.begin, range.end - range.begin);
   if (wanted.empty()) return Value(s.text().length + 1);
   std::int64_t found = 0;
-  for (std::size_t i = part.find(wanted); i != std::string_view::npos; i = part.find(wanted, i + wanted.size())) ++found;
+  for (std::size_t i = part.find(wanted); i != std::string_view::npos;
+       i = part.find(wanted, i + wanted.size()))
+    ++found;
   return Value(found);
 }
 
@@ -258,7 +262,8 @@ Value isalnum(C& c, const Value& s, A&) {
 Value isspace(C& c, const Value& s, A&) { return all_characters(c, s, is_python_space); }
 Value isascii(C&, const Value& s, A&) {
   const std::string& bytes = s.text().bytes;
-  return Value(std::all_of(bytes.begin(), bytes.end(), [](char b) { return static_cast<unsigned char>(b) < 0x80; }));
+  return Value(
+      std::all_of(bytes.begin(), bytes.end(), [](char b) { return static_cast<unsigned char>(b) < 0x80; }));
 }
 Value is_case(C& c, const Value& s, Case wanted) {
   const std::string& bytes = s.text().bytes;
@@ -366,17 +371,23 @@ const Native* search(const Native (&table)[N], std::string_view name) {
 
 const Native* find_method(Kind kind, std::string_view name) {
   switch (kind) {
-    case Kind::string: return search(kText, name);
-    case Kind::mapping: return search(kMapping, name);
-    case Kind::list: return search(kList, name);
-    default: return nullptr;
+    case Kind::string:
+      return search(kText, name);
+    case Kind::mapping:
+      return search(kMapping, name);
+    case Kind::list:
+      return search(kList, name);
+    default:
+      return nullptr;
   }
 }
 
 bool is_forbidden_method(Kind kind, std::string_view name) {
-  constexpr std::string_view kListChanges[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
+  constexpr std::string_view kListChanges[] = {"append", "clear", "pop",    "reverse",
+                                               "insert", "sort",  "extend", "remove"};
   constexpr std::string_view kMappingChanges[] = {"clear", "pop", "popitem", "setdefault", "update"};
-  if (kind == Kind::list) return std::find(std::begin(kListChanges), std::end(kListChanges), name) != std::end(kListChanges);
+  if (kind == Kind::list)
+    return std::find(std::begin(kListChanges), std::end(kListChanges), name) != std::end(kListChanges);
   return kind == Kind::mapping &&
          std::find(std::begin(kMappingChanges), std::end(kMappingChanges), name) != std::end(kMappingChanges);
 }

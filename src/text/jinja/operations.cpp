@@ -13,20 +13,34 @@ using ErrorKind = TemplateError::Kind;
 
 std::string_view type_name(const Value& value) {
   switch (value.kind()) {
-    case Kind::undefined: return "Undefined";
-    case Kind::none: return "NoneType";
-    case Kind::boolean: return "bool";
-    case Kind::integer: return "int";
-    case Kind::real: return "float";
-    case Kind::string: return "str";
-    case Kind::list: return value.list().tuple ? "tuple" : "list";
-    case Kind::mapping: return "dict";
-    case Kind::range: return "range";
-    case Kind::generator: return "generator";
-    case Kind::view: return "dict_view";
-    case Kind::name_space: return "Namespace";
-    case Kind::callable: return "function";
-    case Kind::loop: return "LoopContext";
+    case Kind::undefined:
+      return "Undefined";
+    case Kind::none:
+      return "NoneType";
+    case Kind::boolean:
+      return "bool";
+    case Kind::integer:
+      return "int";
+    case Kind::real:
+      return "float";
+    case Kind::string:
+      return "str";
+    case Kind::list:
+      return value.list().tuple ? "tuple" : "list";
+    case Kind::mapping:
+      return "dict";
+    case Kind::range:
+      return "range";
+    case Kind::generator:
+      return "generator";
+    case Kind::view:
+      return "dict_view";
+    case Kind::name_space:
+      return "Namespace";
+    case Kind::callable:
+      return "function";
+    case Kind::loop:
+      return "LoopContext";
   }
   return "object";
 }
@@ -34,16 +48,26 @@ std::string_view type_name(const Value& value) {
 bool Context::truth(const Value& value) const {
   switch (value.kind()) {
     case Kind::undefined:
-    case Kind::none: return false;
-    case Kind::boolean: return value.flag();
-    case Kind::integer: return value.integer() != 0;
-    case Kind::real: return value.real() != 0;
-    case Kind::string: return !value.text().bytes.empty();
-    case Kind::list: return !value.list().items.empty();
-    case Kind::mapping: return !value.mapping().entries.empty();
-    case Kind::range: return value.as<Range>().size > 0;
-    case Kind::view: return truth(value.as<View>().mapping);
-    default: return true;
+    case Kind::none:
+      return false;
+    case Kind::boolean:
+      return value.flag();
+    case Kind::integer:
+      return value.integer() != 0;
+    case Kind::real:
+      return value.real() != 0;
+    case Kind::string:
+      return !value.text().bytes.empty();
+    case Kind::list:
+      return !value.list().items.empty();
+    case Kind::mapping:
+      return !value.mapping().entries.empty();
+    case Kind::range:
+      return value.as<Range>().size > 0;
+    case Kind::view:
+      return truth(value.as<View>().mapping);
+    default:
+      return true;
   }
 }
 
@@ -56,7 +80,8 @@ bool Context::equal(const Value& a, const Value& b) {
   step();
   switch (a.kind()) {
     case Kind::undefined:
-    case Kind::none: return true;
+    case Kind::none:
+      return true;
     case Kind::string:
       step(std::min(a.text().bytes.size(), b.text().bytes.size()) / 64);
       return a.text().bytes == b.text().bytes;
@@ -83,7 +108,8 @@ bool Context::equal(const Value& a, const Value& b) {
       const auto& y = b.as<Range>();
       return x.size == y.size && (x.size == 0 || (x.start == y.start && (x.size == 1 || x.step == y.step)));
     }
-    default: return a.object() == b.object();
+    default:
+      return a.object() == b.object();
   }
 }
 
@@ -113,19 +139,25 @@ bool Context::less(const Value& a, const Value& b) {
 std::uint64_t Context::hash(const Value& value) const {
   switch (value.kind()) {
     case Kind::boolean:
-    case Kind::integer: return std::hash<double>{}(static_cast<double>(value.integer()));
-    case Kind::real: return std::hash<double>{}(value.real());
-    case Kind::string: return std::hash<std::string_view>{}(value.text().bytes);
+    case Kind::integer:
+      return std::hash<double>{}(static_cast<double>(value.integer()));
+    case Kind::real:
+      return std::hash<double>{}(value.real());
+    case Kind::string:
+      return std::hash<std::string_view>{}(value.text().bytes);
     case Kind::undefined:
-    case Kind::none: return 7;
+    case Kind::none:
+      return 7;
     case Kind::list: {
       if (!value.list().tuple) fail_type("a list cannot be a key");
       std::uint64_t code = 11;
       for (const Value& item : value.list().items) code = code * 0x9e3779b97f4a7c15u + hash(item);
       return code;
     }
-    case Kind::mapping: fail_type("a dict cannot be a key");
-    default: return 13;
+    case Kind::mapping:
+      fail_type("a dict cannot be a key");
+    default:
+      return 13;
   }
 }
 
@@ -175,9 +207,15 @@ Value integer_operation(const Context& context, Operator op, std::int64_t a, std
   std::int64_t result = 0;
   bool overflow = false;
   switch (op) {
-    case Operator::add: overflow = __builtin_add_overflow(a, b, &result); break;
-    case Operator::subtract: overflow = __builtin_sub_overflow(a, b, &result); break;
-    case Operator::multiply: overflow = __builtin_mul_overflow(a, b, &result); break;
+    case Operator::add:
+      overflow = __builtin_add_overflow(a, b, &result);
+      break;
+    case Operator::subtract:
+      overflow = __builtin_sub_overflow(a, b, &result);
+      break;
+    case Operator::multiply:
+      overflow = __builtin_mul_overflow(a, b, &result);
+      break;
     case Operator::power:
       if (b < 0) return Value(std::pow(static_cast<double>(a), static_cast<double>(b)));
       overflow = !power(a, b, result);
@@ -193,7 +231,8 @@ Value integer_operation(const Context& context, Operator op, std::int64_t a, std
       result = floor_divide(a, b);
       if (op == Operator::modulo) result = a - result * b;
       break;
-    default: break;
+    default:
+      break;
   }
   if (overflow) context.fail_type("the result of an integer operation does not fit into 64 bits");
   return Value(result);
@@ -204,12 +243,20 @@ Value real_operation(const Context& context, Operator op, double a, double b) {
     if (b == 0) context.fail_type("division by zero");
   };
   switch (op) {
-    case Operator::add: return Value(a + b);
-    case Operator::subtract: return Value(a - b);
-    case Operator::multiply: return Value(a * b);
-    case Operator::power: return Value(std::pow(a, b));
-    case Operator::divide: nonzero(); return Value(a / b);
-    case Operator::floor_divide: nonzero(); return Value(std::floor(a / b));
+    case Operator::add:
+      return Value(a + b);
+    case Operator::subtract:
+      return Value(a - b);
+    case Operator::multiply:
+      return Value(a * b);
+    case Operator::power:
+      return Value(std::pow(a, b));
+    case Operator::divide:
+      nonzero();
+      return Value(a / b);
+    case Operator::floor_divide:
+      nonzero();
+      return Value(std::floor(a / b));
     default: {
       nonzero();
       double rest = std::fmod(a, b);
@@ -258,7 +305,8 @@ Value Context::binary(Operator op, const Value& a, const Value& b) {
     const std::int64_t times = std::max<std::int64_t>(0, (a.is_integral() ? a : b).integer());
     const auto room = [&](std::size_t unit) {
       std::uint64_t total = 0;
-      if (__builtin_mul_overflow(static_cast<std::uint64_t>(times), unit, &total)) total = ~std::uint64_t{0} >> 1;
+      if (__builtin_mul_overflow(static_cast<std::uint64_t>(times), unit, &total))
+        total = ~std::uint64_t{0} >> 1;
       heap_.require(total);
       step(static_cast<std::uint64_t>(times));
     };
@@ -291,23 +339,33 @@ Value Context::negate(const Value& value) {
 
 bool Context::compare(Operator op, const Value& a, const Value& b) {
   switch (op) {
-    case Operator::equal: return equal(a, b);
-    case Operator::not_equal: return !equal(a, b);
-    case Operator::less: return less(a, b);
-    case Operator::greater: return less(b, a);
-    case Operator::less_equal: return less(a, b) || equal(a, b);
-    case Operator::greater_equal: return less(b, a) || equal(a, b);
-    case Operator::in: return contains(b, a);
-    default: return !contains(b, a);
+    case Operator::equal:
+      return equal(a, b);
+    case Operator::not_equal:
+      return !equal(a, b);
+    case Operator::less:
+      return less(a, b);
+    case Operator::greater:
+      return less(b, a);
+    case Operator::less_equal:
+      return less(a, b) || equal(a, b);
+    case Operator::greater_equal:
+      return less(b, a) || equal(a, b);
+    case Operator::in:
+      return contains(b, a);
+    default:
+      return !contains(b, a);
   }
 }
 
 bool Context::contains(const Value& container, const Value& item) {
   switch (container.kind()) {
-    case Kind::undefined: return false;
+    case Kind::undefined:
+      return false;
     case Kind::string:
       if (item.is(Kind::undefined)) fail_undefined(item);
-      if (!item.is(Kind::string)) fail_type("'in <string>' needs a string on its left, not {}", type_name(item));
+      if (!item.is(Kind::string))
+        fail_type("'in <string>' needs a string on its left, not {}", type_name(item));
       step(container.text().bytes.size() / 32);
       return container.text().bytes.find(item.text().bytes) != std::string::npos;
     case Kind::mapping:
@@ -372,7 +430,9 @@ std::vector<Value> Context::elements(const Value& value) {
       const Mapping& mapping = view.mapping.mapping();
       reserve(mapping.entries.size());
       for (const auto& [key, held] : mapping.entries)
-        items.push_back(view.part == View::Part::keys ? key : view.part == View::Part::values ? held : pair(key, held));
+        items.push_back(view.part == View::Part::keys     ? key
+                        : view.part == View::Part::values ? held
+                                                          : pair(key, held));
       return items;
     }
     case Kind::range: {
@@ -381,20 +441,29 @@ std::vector<Value> Context::elements(const Value& value) {
       for (std::int64_t i = 0; i < range.size; ++i) items.emplace_back(range.at(i));
       return items;
     }
-    default: fail_type("{} cannot be walked over", type_name(value));
+    default:
+      fail_type("{} cannot be walked over", type_name(value));
   }
 }
 
 std::int64_t Context::length(const Value& value) {
   switch (value.kind()) {
-    case Kind::undefined: return 0;
-    case Kind::string: return value.text().length;
-    case Kind::list: return static_cast<std::int64_t>(value.list().items.size());
-    case Kind::mapping: return static_cast<std::int64_t>(value.mapping().entries.size());
-    case Kind::view: return length(value.as<View>().mapping);
-    case Kind::range: return value.as<Range>().size;
-    case Kind::loop: return static_cast<std::int64_t>(value.as<Loop>().items.size());
-    default: fail_type("{} has no length", type_name(value));
+    case Kind::undefined:
+      return 0;
+    case Kind::string:
+      return value.text().length;
+    case Kind::list:
+      return static_cast<std::int64_t>(value.list().items.size());
+    case Kind::mapping:
+      return static_cast<std::int64_t>(value.mapping().entries.size());
+    case Kind::view:
+      return length(value.as<View>().mapping);
+    case Kind::range:
+      return value.as<Range>().size;
+    case Kind::loop:
+      return static_cast<std::int64_t>(value.as<Loop>().items.size());
+    default:
+      fail_type("{} has no length", type_name(value));
   }
 }
 
@@ -459,7 +528,8 @@ Value Context::item(const Value& object, const Value& key) {
       step(object.mapping().entries.size() / 8);
       if (const Value* value = find(object.mapping(), key)) return *value;
     }
-  } else if (key.is_integral() && (object.is(Kind::list) || object.is(Kind::string) || object.is(Kind::range))) {
+  } else if (key.is_integral() &&
+             (object.is(Kind::list) || object.is(Kind::string) || object.is(Kind::range))) {
     const std::int64_t size = length(object);
     const std::int64_t index = key.integer() < 0 ? key.integer() + size : key.integer();
     if (index < 0 || index >= size) return Value();
@@ -491,8 +561,10 @@ Value Context::slice_of(const Value& object, const Value& start, const Value& st
   const auto bound = [&](const Value& value, std::int64_t otherwise) {
     if (value.is(Kind::none)) return otherwise;
     std::int64_t index = value.integer();
-    if (index < 0) index = index < -size ? -1 : index + size;
-    else if (index > size) index = size;
+    if (index < 0)
+      index = index < -size ? -1 : index + size;
+    else if (index > size)
+      index = size;
     if (index < 0) return back ? std::int64_t{-1} : std::int64_t{0};
     return back ? std::min(index, size - 1) : index;
   };
@@ -518,7 +590,8 @@ Value Context::slice_of(const Value& object, const Value& start, const Value& st
 
 Value Context::call(const Value& callee, Arguments& arguments) {
   if (callee.is(Kind::undefined)) fail_undefined(callee);
-  if (!callee.is(Kind::callable) && !callee.is(Kind::loop)) fail_type("{} is not callable", type_name(callee));
+  if (!callee.is(Kind::callable) && !callee.is(Kind::loop))
+    fail_type("{} is not callable", type_name(callee));
   const Value keep = callee;
   return static_cast<Callable*>(keep.object())->call(*this, arguments);
 }

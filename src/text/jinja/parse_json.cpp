@@ -25,10 +25,12 @@ class JsonReader {
 
  private:
   [[noreturn]] void fail_here(std::string_view expected) const {
-    fail(ErrorCode::invalid_argument, "{} is no valid JSON: expected {} at byte {}", what_, expected, position_);
+    fail(ErrorCode::invalid_argument, "{} is no valid JSON: expected {} at byte {}", what_, expected,
+         position_);
   }
   void skip() {
-    while (position_ < text_.size() && std::string_view(" \t\r\n").find(text_[position_]) != std::string_view::npos)
+    while (position_ < text_.size() &&
+           std::string_view(" \t\r\n").find(text_[position_]) != std::string_view::npos)
       ++position_;
   }
   char peek() {
@@ -44,13 +46,23 @@ class JsonReader {
   Data read(int depth) {
     if (depth > kMaxJsonDepth) fail_here("less nesting");
     switch (peek()) {
-      case '{': return read_mapping(depth);
-      case '[': return read_list(depth);
-      case '"': return Data(read_string());
-      case 't': if (accept("true")) return Data(true); break;
-      case 'f': if (accept("false")) return Data(false); break;
-      case 'n': if (accept("null")) return Data(nullptr); break;
-      default: return read_number();
+      case '{':
+        return read_mapping(depth);
+      case '[':
+        return read_list(depth);
+      case '"':
+        return Data(read_string());
+      case 't':
+        if (accept("true")) return Data(true);
+        break;
+      case 'f':
+        if (accept("false")) return Data(false);
+        break;
+      case 'n':
+        if (accept("null")) return Data(nullptr);
+        break;
+      default:
+        return read_number();
     }
     fail_here("a value");
   }
@@ -99,7 +111,9 @@ class JsonReader {
 
   Data read_number() {
     const std::size_t begin = position_;
-    const auto digit = [&] { return position_ < text_.size() && text_[position_] >= '0' && text_[position_] <= '9'; };
+    const auto digit = [&] {
+      return position_ < text_.size() && text_[position_] >= '0' && text_[position_] <= '9';
+    };
     const auto digits = [&] {
       if (!digit()) fail_here("a value");
       while (digit()) ++position_;
@@ -129,9 +143,12 @@ class JsonReader {
     char32_t value = 0;
     for (int i = 0; i < 4; ++i, ++position_) {
       const char c = position_ < text_.size() ? text_[position_] : '\0';
-      if (c >= '0' && c <= '9') value = value * 16 + static_cast<char32_t>(c - '0');
-      else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f') value = value * 16 + static_cast<char32_t>((c | 0x20) - 'a' + 10);
-      else fail_here("four hexadecimal digits");
+      if (c >= '0' && c <= '9')
+        value = value * 16 + static_cast<char32_t>(c - '0');
+      else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
+        value = value * 16 + static_cast<char32_t>((c | 0x20) - 'a' + 10);
+      else
+        fail_here("four hexadecimal digits");
     }
     return value;
   }

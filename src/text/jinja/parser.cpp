@@ -355,7 +355,8 @@ Target Parser::parse_single_target(bool allow_attribute) {
     return target;
   }
   const std::string_view name = take_name("a variable");
-  if (name == "true" || name == "True" || name == "false" || name == "False" || name == "none" || name == "None")
+  if (name == "true" || name == "True" || name == "false" || name == "False" || name == "none" ||
+      name == "None")
     fail_at(fmt::format("cannot assign to '{}'", name));
   target.name = program_.intern(name);
   if (allow_attribute && accept(Symbol::dot)) target.attribute = program_.intern(take_name("an attribute"));

@@ -20,21 +20,36 @@ struct BinaryOperator {
 
 BinaryOperator binary_operator(Symbol symbol) {
   switch (symbol) {
-    case Symbol::eq: return {kCompare, Operator::equal};
-    case Symbol::ne: return {kCompare, Operator::not_equal};
-    case Symbol::lt: return {kCompare, Operator::less};
-    case Symbol::le: return {kCompare, Operator::less_equal};
-    case Symbol::gt: return {kCompare, Operator::greater};
-    case Symbol::ge: return {kCompare, Operator::greater_equal};
-    case Symbol::add: return {kSum, Operator::add};
-    case Symbol::sub: return {kSum, Operator::subtract};
-    case Symbol::tilde: return {kConcat, Operator::add};
-    case Symbol::mul: return {kProduct, Operator::multiply};
-    case Symbol::div: return {kProduct, Operator::divide};
-    case Symbol::floordiv: return {kProduct, Operator::floor_divide};
-    case Symbol::mod: return {kProduct, Operator::modulo};
-    case Symbol::pow: return {kPower, Operator::power};
-    default: return {};
+    case Symbol::eq:
+      return {kCompare, Operator::equal};
+    case Symbol::ne:
+      return {kCompare, Operator::not_equal};
+    case Symbol::lt:
+      return {kCompare, Operator::less};
+    case Symbol::le:
+      return {kCompare, Operator::less_equal};
+    case Symbol::gt:
+      return {kCompare, Operator::greater};
+    case Symbol::ge:
+      return {kCompare, Operator::greater_equal};
+    case Symbol::add:
+      return {kSum, Operator::add};
+    case Symbol::sub:
+      return {kSum, Operator::subtract};
+    case Symbol::tilde:
+      return {kConcat, Operator::add};
+    case Symbol::mul:
+      return {kProduct, Operator::multiply};
+    case Symbol::div:
+      return {kProduct, Operator::divide};
+    case Symbol::floordiv:
+      return {kProduct, Operator::floor_divide};
+    case Symbol::mod:
+      return {kProduct, Operator::modulo};
+    case Symbol::pow:
+      return {kPower, Operator::power};
+    default:
+      return {};
   }
 }
 

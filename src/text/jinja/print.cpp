@@ -32,12 +32,23 @@ std::string escape_html(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&#34;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -50,7 +61,8 @@ bool printable_character(char32_t c) {
   if (c < 0x7f) return c >= 0x20;
   if (c < 0xa1 || c == 0xad) return false;
   if (is_white_space(c)) return false;
-  if ((c >= 0x200b && c <= 0x200f) || (c >= 0x202a && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f)) return false;
+  if ((c >= 0x200b && c <= 0x200f) || (c >= 0x202a && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f))
+    return false;
   if (c == 0xfeff || (c >= 0xe000 && c <= 0xf8ff) || (c >= 0xfff0 && c <= 0xfffb)) return false;
   return c < 0xe0000 && (c & 0xfffe) != 0xfffe;
 }
@@ -91,13 +103,27 @@ void json_text(std::string_view bytes, bool ascii, std::string& out) {
     const DecodedChar next = decode_utf8(bytes, i);
     const char32_t c = next.value;
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      case '\b': out += "\\b"; break;
-      case '\f': out += "\\f"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
       default:
         if (c < 0x20 || (ascii && c >= 0x7f && c < 0x10000)) {
           if (c == 0x7f)
@@ -142,11 +168,21 @@ void Context::repr(const Value& value, std::string& out) {
     }
   };
   switch (value.kind()) {
-    case Kind::undefined: out += "Undefined"; return;
-    case Kind::none: out += "None"; return;
-    case Kind::boolean: out += value.flag() ? "True" : "False"; return;
-    case Kind::integer: out += std::to_string(value.integer()); return;
-    case Kind::real: out += float_text(value.real()); return;
+    case Kind::undefined:
+      out += "Undefined";
+      return;
+    case Kind::none:
+      out += "None";
+      return;
+    case Kind::boolean:
+      out += value.flag() ? "True" : "False";
+      return;
+    case Kind::integer:
+      out += std::to_string(value.integer());
+      return;
+    case Kind::real:
+      out += float_text(value.real());
+      return;
     case Kind::string:
       if (value.text().markup) out += "Markup(";
       repr_text(value.text().bytes, out);
@@ -183,15 +219,25 @@ void Context::repr(const Value& value, std::string& out) {
     }
     case Kind::view: {
       const auto part = value.as<View>().part;
-      out += part == View::Part::keys ? "dict_keys([" : part == View::Part::values ? "dict_values([" : "dict_items([";
+      out += part == View::Part::keys     ? "dict_keys(["
+             : part == View::Part::values ? "dict_values(["
+                                          : "dict_items([";
       sequence(elements(value));
       out += "])";
       return;
     }
-    case Kind::generator: out += "<generator object>"; return;
-    case Kind::name_space: out += "<Namespace>"; return;
-    case Kind::callable: out += "<function>"; return;
-    case Kind::loop: out += "<LoopContext>"; return;
+    case Kind::generator:
+      out += "<generator object>";
+      return;
+    case Kind::name_space:
+      out += "<Namespace>";
+      return;
+    case Kind::callable:
+      out += "<function>";
+      return;
+    case Kind::loop:
+      out += "<LoopContext>";
+      return;
   }
 }
 
@@ -211,10 +257,16 @@ void Context::json(const Value& value, const JsonStyle& style, int level, std::s
     return float_text(v.real());
   };
   switch (value.kind()) {
-    case Kind::none: out += "null"; return;
-    case Kind::boolean: out += value.flag() ? "true" : "false"; return;
+    case Kind::none:
+      out += "null";
+      return;
+    case Kind::boolean:
+      out += value.flag() ? "true" : "false";
+      return;
     case Kind::integer:
-    case Kind::real: out += number(value); return;
+    case Kind::real:
+      out += number(value);
+      return;
     case Kind::string:
       step(value.text().bytes.size() / 16);
       json_text(value.text().bytes, style.ascii, out);
@@ -236,18 +288,24 @@ void Context::json(const Value& value, const JsonStyle& style, int level, std::s
       std::vector<std::size_t> order(entries.size());
       for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
       if (style.sort_keys)
-        std::stable_sort(order.begin(), order.end(),
-                         [&](std::size_t a, std::size_t b) { return less(entries[a].first, entries[b].first); });
+        std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+          return less(entries[a].first, entries[b].first);
+        });
       out += '{';
       for (std::size_t i = 0; i < order.size(); ++i) {
         const auto& [key, held] = entries[order[i]];
         if (i > 0) out += style.comma;
         line(level + 1);
-        if (key.is(Kind::string)) json_text(key.text().bytes, style.ascii, out);
-        else if (key.is(Kind::none)) out += "\"null\"";
-        else if (key.is(Kind::boolean)) out += key.flag() ? "\"true\"" : "\"false\"";
-        else if (key.is_number()) out += '"' + number(key) + '"';
-        else fail_type("a JSON key cannot be of type {}", type_name(key));
+        if (key.is(Kind::string))
+          json_text(key.text().bytes, style.ascii, out);
+        else if (key.is(Kind::none))
+          out += "\"null\"";
+        else if (key.is(Kind::boolean))
+          out += key.flag() ? "\"true\"" : "\"false\"";
+        else if (key.is_number())
+          out += '"' + number(key) + '"';
+        else
+          fail_type("a JSON key cannot be of type {}", type_name(key));
         out += style.colon;
         json(held, style, level + 1, out);
       }
@@ -255,7 +313,8 @@ void Context::json(const Value& value, const JsonStyle& style, int level, std::s
       out += '}';
       return;
     }
-    default: fail_type("{} has no form in JSON", type_name(value));
+    default:
+      fail_type("{} has no form in JSON", type_name(value));
   }
 }
 

@@ -32,7 +32,10 @@ bool cased(C& c, const Value& s, std::string_view method) {
 
 constexpr TestEntry kTests[] = {
     {"boolean", [](C&, const Value& s, A&) { return s.is(Kind::boolean); }},
-    {"callable", [](C&, const Value& s, A&) { return is_kind(s, {Kind::callable, Kind::loop}); }},
+    {"callable",
+     [](C&, const Value& s, A&) {
+       return is_kind(s, {Kind::callable, Kind::loop});
+     }},
     {"defined", [](C&, const Value& s, A&) { return !s.is(Kind::undefined); }},
     {"undefined", [](C&, const Value& s, A&) { return s.is(Kind::undefined); }},
     {"divisibleby", [](C& c, const Value& s, A& a) { return remainder(c, s, argument(a, 0)) == 0; }, "num"},
@@ -41,8 +44,10 @@ constexpr TestEntry kTests[] = {
     {"escaped", [](C&, const Value& s, A&) { return s.is(Kind::string) && s.text().markup; }},
     {"false", [](C&, const Value& s, A&) { return s.is(Kind::boolean) && !s.flag(); }},
     {"true", [](C&, const Value& s, A&) { return s.is(Kind::boolean) && s.flag(); }},
-    {"filter", [](C&, const Value& s, A&) { return s.is(Kind::string) && find_filter(s.text().bytes) != nullptr; }},
-    {"test", [](C&, const Value& s, A&) { return s.is(Kind::string) && find_test(s.text().bytes) != nullptr; }},
+    {"filter",
+     [](C&, const Value& s, A&) { return s.is(Kind::string) && find_filter(s.text().bytes) != nullptr; }},
+    {"test",
+     [](C&, const Value& s, A&) { return s.is(Kind::string) && find_test(s.text().bytes) != nullptr; }},
     {"float", [](C&, const Value& s, A&) { return s.is(Kind::real); }},
     {"integer", [](C&, const Value& s, A&) { return s.is(Kind::integer); }},
     {"number", [](C&, const Value& s, A&) { return s.is_number(); }},
@@ -51,8 +56,8 @@ constexpr TestEntry kTests[] = {
     {"mapping", [](C&, const Value& s, A&) { return s.is(Kind::mapping); }},
     {"iterable",
      [](C&, const Value& s, A&) {
-       return is_kind(s, {Kind::undefined, Kind::string, Kind::list, Kind::mapping, Kind::range, Kind::generator,
-                          Kind::view, Kind::loop});
+       return is_kind(s, {Kind::undefined, Kind::string, Kind::list, Kind::mapping, Kind::range,
+                          Kind::generator, Kind::view, Kind::loop});
      }},
     {"sequence",
      [](C&, const Value& s, A&) {

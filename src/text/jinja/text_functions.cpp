@@ -70,7 +70,8 @@ std::vector<TextRange> split_lines(std::string_view text, bool keep_ends) {
   for (std::size_t i = 0; i < text.size();) {
     const DecodedChar next = decode_utf8(text, i);
     const char32_t c = next.value;
-    const bool ends = (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029;
+    const bool ends =
+        (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029;
     std::size_t after = i + next.length;
     if (ends) {
       if (c == '\r' && after < text.size() && text[after] == '\n') ++after;

@@ -1,5 +1,5 @@
-// The values a template computes with. Lists and mappings never change once made, as in the immutable sandbox;
-// so a container's depth is known when it is made and cycles cannot arise through them.
+// The values a template computes with. Lists and mappings never change once made, as in the immutable
+// sandbox; so a container's depth is known when it is made and cycles cannot arise through them.
 #pragma once
 
 #include <cstdint>
@@ -80,15 +80,11 @@ class Value {
 
   Kind kind() const { return kind_; }
   bool is(Kind kind) const { return kind_ == kind; }
-  bool is_number() const {
-    return kind_ == Kind::boolean || kind_ == Kind::integer || kind_ == Kind::real;
-  }
+  bool is_number() const { return kind_ == Kind::boolean || kind_ == Kind::integer || kind_ == Kind::real; }
   bool is_integral() const { return kind_ == Kind::boolean || kind_ == Kind::integer; }
   bool flag() const { return bits_.flag; }
   /// Of a boolean or integer.
-  std::int64_t integer() const {
-    return kind_ == Kind::boolean ? std::int64_t{bits_.flag} : bits_.integer;
-  }
+  std::int64_t integer() const { return kind_ == Kind::boolean ? std::int64_t{bits_.flag} : bits_.integer; }
   /// Of any number.
   double real() const { return kind_ == Kind::real ? bits_.real : static_cast<double>(integer()); }
   std::int32_t undefined_name() const { return static_cast<std::int32_t>(bits_.integer); }
