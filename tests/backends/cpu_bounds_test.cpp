@@ -1,0 +1,103 @@
+// Weights may end at the last byte of a mapped file: the kernels must not read a byte behind them, nor
+// before.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "backends/cpu/kernels.hpp"
+#include "core/cpu_features.hpp"
+#include "tensor/dtype.hpp"
+
+namespace quipu::backends {
+namespace {
+
+/// `bytes` that end where a page without access begins (`at_end`), or begin where one ends.
+class Guarded {
+ public:
+  Guarded(std::size_t bytes, bool at_end) {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t inner = (bytes + page - 1) / page * page;
+    total_ = inner + 2 * page;
+    void* p = ::mmap(nullptr, total_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) throw std::bad_alloc();
+    base_ = static_cast<std::byte*>(p);
+    if (::mprotect(base_ + page, inner, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+    data_ = base_ + page + (at_end ? inner - bytes : 0);
+  }
+  ~Guarded() { ::munmap(base_, total_); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte *base_ = nullptr, *data_ = nullptr;
+  std::size_t total_ = 0;
+};
+
+std::vector<const Kernels*> tables() {
+  std::vector<const Kernels*> all{&kernels_baseline()};
+#if defined(__x86_64__)
+  if (detect_isa() >= Isa::avx2) all.push_back(&kernels_avx2());
+  if (detect_isa() >= Isa::avx512) all.push_back(&kernels_avx512());
+  if (detect_isa() >= Isa::amx) all.push_back(&kernels_amx());
+#endif
+  return all;
+}
+
+TEST(CpuBounds, LinearReadsNoByteOutsideTheWeightsAndWritesNoneOutsideItsOutputs) {
+  for (const DTypeInfo& type : all_dtypes()) {
+    const int slot = weight_slot(static_cast<std::uint32_t>(type.dtype));
+    if (slot < 0) continue;
+    const std::size_t k = type.block_size == 256 ? 512 : type.block_size == 32 ? 96 : 45;
+    for (const std::size_t n : {1, 5, 16, 37})
+      for (const std::size_t rows : {1, 2, 7, 33})
+        for (const bool at_end : {true, false}) {
+          const std::size_t bytes = row_bytes(type.dtype, k);
+          const Guarded weight(bytes * n, at_end);
+          std::memset(weight.data(), 0x11, bytes * n);
+          const Guarded y(rows * n * sizeof(float), at_end);
+          const Guarded x(rows * k * sizeof(float), at_end);
+          auto* xf = reinterpret_cast<float*>(x.data());
+          for (std::size_t i = 0; i < rows * k; ++i) xf[i] = static_cast<float>(i % 13) - 6.0F;
+          for (const Kernels* table : tables()) {
+            const std::size_t groups = k / 32;
+            QuantizedRows q;
+            q.width = k;
+            q.stride = quantized_stride(k);
+            std::vector<std::int8_t> planes(rows * q.stride + 64);
+            std::vector<float> d(rows * groups + 1), dsum(rows * groups + 1);
+            std::vector<std::int32_t> sum32(rows * groups + 1), sum16(2 * rows * groups + 1);
+            q.q = planes.data();
+            q.d = d.data();
+            q.dsum = dsum.data();
+            q.sum32 = sum32.data();
+            q.sum16 = sum16.data();
+            if (type.block_size > 1)
+              for (std::size_t r = 0; r < rows; ++r) table->quantize(xf + r * k, q, r);
+            const std::size_t scratch = (linear_scratch(k) + bf16_scratch(k)) / 64 * 64 + 64;
+            const std::unique_ptr<void, void (*)(void*)> work(std::aligned_alloc(64, scratch), std::free);
+            LinearArgs a;
+            a.weight = reinterpret_cast<const std::uint8_t*>(weight.data());
+            a.row_bytes = bytes;
+            a.k = k;
+            a.n_end = a.n = n;
+            a.x = &q;
+            a.xf = xf;
+            a.rows = rows;
+            a.y = reinterpret_cast<float*>(y.data());
+            a.scratch = static_cast<std::byte*>(work.get());
+            table->linear[slot](a);  // dies of SIGSEGV where it strays
+          }
+        }
+  }
+  SUCCEED();
+}
+
+}  // namespace
+}  // namespace quipu::backends
