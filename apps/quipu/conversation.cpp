@@ -24,13 +24,14 @@ void Conversation::reset() {
 }
 
 std::vector<text::Token> Conversation::prompt() {
-  std::string text = model_->chat_template()->render(messages_);
+  text::Rendered rendered = model_->chat_template()->render_marked(messages_);
+  std::string& text = rendered.text;
   const text::Tokenizer& tokenizer = model_->tokenizer();
   if (!seen_text_.empty() && text.compare(0, seen_text_.size(), seen_text_) == 0) {
-    const auto rest = tokenizer.encode(std::string_view(text).substr(seen_text_.size()), {false, true});
+    const auto rest = text::encode_rendered(tokenizer, rendered, false, seen_text_.size());
     seen_tokens_.insert(seen_tokens_.end(), rest.begin(), rest.end());
   } else {
-    seen_tokens_ = tokenizer.encode(text);
+    seen_tokens_ = text::encode_rendered(tokenizer, rendered);
   }
   seen_text_ = std::move(text);
   return seen_tokens_;

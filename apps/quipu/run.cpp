@@ -61,7 +61,7 @@ std::vector<text::Token> prompt_tokens(const RunFlags& flags, const models::Mode
   std::vector<text::Message> messages;
   if (!flags.system.empty()) messages.push_back({"system", flags.system});
   messages.push_back({"user", prompt});
-  return model.tokenizer().encode(chat->render(messages));
+  return text::encode_rendered(model.tokenizer(), chat->render_marked(messages));
 }
 
 void print_json(const engine::Result& result) {

@@ -1,10 +1,9 @@
 #include "text/chat_template.hpp"
 
+#include <algorithm>
 #include <array>
-#include <ctime>
 
 #include "core/log.hpp"
-#include "text/chat_styles.hpp"
 
 namespace quipu::text {
 
@@ -12,22 +11,38 @@ namespace {
 
 constexpr std::string_view kKey = "tokenizer.chat_template";
 
-/// strftime("%d %b %Y") in the C locale, local time.
-std::string today() {
-  constexpr std::array<const char*, 12> months = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
-                                                  "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  if (localtime_r(&now, &local) == nullptr) return "01 Jan 1970";
-  return fmt::format("{:02} {} {}", local.tm_mday, months[static_cast<std::size_t>(local.tm_mon)],
-                     local.tm_year + 1900);
+struct SpecialToken {
+  std::string_view variable, id_key;
+};
+constexpr std::array<SpecialToken, 7> kSpecialTokens = {{
+    {"bos_token", "tokenizer.ggml.bos_token_id"},
+    {"eos_token", "tokenizer.ggml.eos_token_id"},
+    {"unk_token", "tokenizer.ggml.unknown_token_id"},
+    {"sep_token", "tokenizer.ggml.seperator_token_id"},  // spelt so in the format
+    {"pad_token", "tokenizer.ggml.padding_token_id"},
+    {"cls_token", "tokenizer.ggml.cls_token_id"},
+    {"mask_token", "tokenizer.ggml.mask_token_id"},
+}};
+
+/// Roles are words of the protocol, not what a person wrote, and templates build control tokens from them
+/// (`'<|' + role + '|>'`). Only these: a made-up role must not name a token.
+bool is_known_role(std::string_view role) {
+  constexpr std::array<std::string_view, 8> kRoles = {"system",    "user",     "assistant", "tool",
+                                                      "developer", "function", "ipython",   "model"};
+  return std::find(kRoles.begin(), kRoles.end(), role) != kRoles.end();
 }
 
-std::string token_text(const gguf::Metadata& metadata, std::string_view id_key) {
-  const std::optional<std::uint64_t> id = metadata.try_uint(id_key);
-  const std::vector<std::string>* tokens = metadata.try_strings("tokenizer.ggml.tokens");
-  if (!id || tokens == nullptr || *id >= tokens->size()) return {};
-  return (*tokens)[*id];
+void trust_roles(jinja::Data& messages) {
+  auto* list = std::get_if<jinja::Data::List>(&messages.value);
+  if (list == nullptr) return;
+  for (jinja::Data& message : *list) {
+    auto* fields = std::get_if<jinja::Data::Mapping>(&message.value);
+    if (fields == nullptr) continue;
+    for (auto& [key, value] : *fields) {
+      auto* text = std::get_if<jinja::Data::Text>(&value.value);
+      if (key == "role" && text != nullptr) text->trusted = is_known_role(text->bytes);
+    }
+  }
 }
 
 }  // namespace
@@ -41,8 +56,58 @@ std::unique_ptr<ChatTemplate> ChatTemplate::from_metadata(const gguf::Metadata& 
                  metadata.origin(), kKey, gguf::to_string(value->type));
     return nullptr;
   }
-  return recognize_chat_template(*source, {token_text(metadata, "tokenizer.ggml.bos_token_id"),
-                                           token_text(metadata, "tokenizer.ggml.eos_token_id"), today});
+  SpecialTokens special;
+  const std::vector<std::string>* tokens = metadata.try_strings("tokenizer.ggml.tokens");
+  for (const SpecialToken& token : kSpecialTokens) {
+    const std::optional<std::uint64_t> id = metadata.try_uint(token.id_key);
+    if (id && tokens != nullptr && *id < tokens->size()) special.emplace_back(token.variable, (*tokens)[*id]);
+  }
+  return std::make_unique<ChatTemplate>(*source, std::move(special));
+}
+
+ChatTemplate::ChatTemplate(std::string_view source, SpecialTokens special_tokens)
+    : special_tokens_(std::move(special_tokens)) {
+  try {
+    template_ = std::make_unique<const jinja::Template>(source);
+  } catch (const jinja::TemplateError& error) {
+    error_ = std::make_unique<const jinja::TemplateError>(error);
+  }
+}
+
+Rendered ChatTemplate::render(const ChatRequest& request) const {
+  if (error_ != nullptr) throw jinja::TemplateError(*error_);
+  jinja::Template::Variables variables;
+  for (const auto& [name, text] : special_tokens_) variables.emplace_back(name, jinja::Data(text, true));
+  variables.emplace_back("messages", request.messages);
+  trust_roles(variables.back().second);
+  variables.emplace_back("tools", request.tools);
+  variables.emplace_back("documents", request.documents);
+  variables.emplace_back("add_generation_prompt", request.add_generation_prompt);
+  variables.insert(variables.end(), request.variables.begin(), request.variables.end());
+  return template_->render(variables, {}, request.clock);
+}
+
+Rendered ChatTemplate::render_marked(std::span<const Message> messages, bool add_generation_prompt) const {
+  ChatRequest request;
+  jinja::Data::List list;
+  for (const Message& message : messages)
+    list.push_back(jinja::Data::Mapping{{"role", message.role}, {"content", message.content}});
+  request.messages = std::move(list);
+  request.add_generation_prompt = add_generation_prompt;
+  return render(request);
+}
+
+std::string ChatTemplate::render(std::span<const Message> messages, bool add_generation_prompt) const {
+  return render_marked(messages, add_generation_prompt).text;
+}
+
+std::vector<Token> encode_rendered(const Tokenizer& tokenizer, const Rendered& rendered, bool add_special,
+                                   std::size_t begin) {
+  std::vector<TextRange> ranges;
+  for (const TextRange& range : rendered.trusted)
+    if (range.end > begin) ranges.push_back({std::max(range.begin, begin) - begin, range.end - begin});
+  return tokenizer.encode(std::string_view(rendered.text).substr(begin),
+                          {add_special, true, std::span<const TextRange>(ranges)});
 }
 
 }  // namespace quipu::text

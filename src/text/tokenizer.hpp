@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "formats/gguf/gguf.hpp"
+#include "text/text_range.hpp"
 
 namespace quipu::text {
 
@@ -27,6 +28,8 @@ enum class TokenType : std::uint8_t {
 struct EncodeOptions {
   bool add_special = true;    ///< add BOS/EOS (CLS/SEP) as the model asks
   bool parse_special = true;  ///< read control tokens in the text as tokens; false: as plain text
+  /// With parse_special: only where these ranges hold the whole token. Ascending and apart; none: anywhere.
+  std::optional<std::span<const TextRange>> special_within = std::nullopt;
 };
 
 /// Immutable after construction; all methods may be called from any thread.

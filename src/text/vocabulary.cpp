@@ -234,8 +234,17 @@ std::vector<Token> VocabularyTokenizer::encode(std::string_view text, const Enco
     prefixed = false;
   };
   std::size_t position = 0;
+  std::size_t range = 0;  // of special_within, the first that ends after `position`
+  const auto is_allowed = [&](std::size_t length) {
+    if (!options.special_within) return true;
+    const std::span<const TextRange> ranges = *options.special_within;
+    while (range < ranges.size() && ranges[range].end <= position) ++range;
+    return range < ranges.size() && ranges[range].begin <= position && position + length <= ranges[range].end;
+  };
   while (!special.empty() && position < text.size()) {
-    const ByteTrie::Match match = special.longest(text, position);
+    ByteTrie::Match match = special.longest(text, position);
+    if (match.length != 0 && !is_allowed(match.length))
+      match = user_defined_.empty() ? ByteTrie::Match{} : user_defined_.longest(text, position);
     if (match.length == 0) {
       ++position;
       continue;

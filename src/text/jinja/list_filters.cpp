@@ -163,8 +163,11 @@ std::string take_name(C& c, A& a, std::string_view filter) {
   return name;
 }
 
+// map, select and their kin take none and other empty values for no items, as Jinja does.
+
 Value map(C& c, const Value& s, A& a) {
   std::vector<Value> mapped;
+  if (!c.truth(s)) return c.generator({});
   if (a.positional.empty()) {
     Value path = absent();
     Value missing = absent();
@@ -195,6 +198,7 @@ Value map(C& c, const Value& s, A& a) {
 }
 
 Value choose(C& c, const Value& s, A& a, bool keep, bool by_attribute) {
+  if (!c.truth(s)) return c.generator({});
   Value path = absent();
   if (by_attribute) {
     if (a.positional.empty()) c.fail_type("selectattr and rejectattr need an attribute");
