@@ -1,5 +1,5 @@
-// Attention of query rows that share one key/value head: spans of 64 positions in chunks of 512, in ascending order,
-// so that a row's result depends on its own sequence only (docs/numerics.md).
+// Attention of query rows that share one key/value head: spans of 64 positions in chunks of 512, in ascending
+// order, so that a row's result depends on its own sequence only (docs/numerics.md).
 
 namespace quipu::backends {
 namespace {
@@ -118,7 +118,8 @@ inline void add_values(const float* p, const float* values, std::size_t v, std::
   for (int i = 0; i < vectors; ++i) acc[i] = load(out + 16 * i) * factor;
   for (std::size_t j = lo; j < hi; ++j) {
     const V16 w = set1(p[j]);
-    for (int i = 0; i < vectors; ++i) acc[i] = fma(w, load(values + j * v + 16 * static_cast<std::size_t>(i)), acc[i]);
+    for (int i = 0; i < vectors; ++i)
+      acc[i] = fma(w, load(values + j * v + 16 * static_cast<std::size_t>(i)), acc[i]);
   }
   for (int i = 0; i < vectors; ++i) store(out + 16 * i, acc[i]);
 }
@@ -138,11 +139,13 @@ void attention(const AttentionArgs& a) {
   const auto all = [&](std::size_t r) { return SoftmaxState{all_values + r * v, all_tops + 2 * r}; };
   for (std::size_t r = 0; r < rows; ++r) {
     const float* q = a.q + r / a.group * a.q_stride + r % a.group * a.head_dim;
-    for_lanes(a.head_dim, [&](std::size_t i, std::size_t m) { store(queries + r * d + i, load_part(q + i, m)); });
+    for_lanes(a.head_dim,
+              [&](std::size_t i, std::size_t m) { store(queries + r * d + i, load_part(q + i, m)); });
     reset(all(r), v);
   }
   const std::int64_t last = a.first_position + static_cast<std::int64_t>(a.tokens) - 1;
-  const std::int64_t lowest = a.window > 0 && a.first_position >= a.window ? a.first_position - a.window + 1 : 0;
+  const std::int64_t lowest =
+      a.window > 0 && a.first_position >= a.window ? a.first_position - a.window + 1 : 0;
   std::int64_t chunk = lowest / kChunk;
   if (a.chunk_begin > chunk) chunk = a.chunk_begin;
   for (; chunk < a.chunk_end && chunk * kChunk <= last; ++chunk) {
@@ -159,10 +162,12 @@ void attention(const AttentionArgs& a) {
       for (std::size_t r = 0; r < rows; ++r) {
         const std::int64_t position = a.first_position + static_cast<std::int64_t>(r / a.group);
         const std::int64_t first = a.window > 0 ? position - a.window + 1 - start : 0;
-        const std::size_t lo = first > static_cast<std::int64_t>(from) ? static_cast<std::size_t>(first) : from;
-        const std::size_t hi = position - start + 1 < static_cast<std::int64_t>(to)
-                                   ? static_cast<std::size_t>(position - start + 1 > 0 ? position - start + 1 : 0)
-                                   : to;
+        const std::size_t lo =
+            first > static_cast<std::int64_t>(from) ? static_cast<std::size_t>(first) : from;
+        const std::size_t hi =
+            position - start + 1 < static_cast<std::int64_t>(to)
+                ? static_cast<std::size_t>(position - start + 1 > 0 ? position - start + 1 : 0)
+                : to;
         if (lo >= hi) continue;
         const float slope = a.slopes != nullptr ? a.slopes[r % a.group] : 0.0f;
         const V16 none = set1(-__builtin_inff());
@@ -185,7 +190,8 @@ void attention(const AttentionArgs& a) {
         state.top_sum[0] = top;
         state.top_sum[1] = state.top_sum[1] * factor + reduce_add(total);
         std::size_t i = 0;
-        for (; i + 64 <= v; i += 64) add_values<4>(weights, values + i, v, lo, hi, set1(factor), state.values + i);
+        for (; i + 64 <= v; i += 64)
+          add_values<4>(weights, values + i, v, lo, hi, set1(factor), state.values + i);
         for (; i < v; i += 16) add_values<1>(weights, values + i, v, lo, hi, set1(factor), state.values + i);
       }
     }

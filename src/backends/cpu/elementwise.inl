@@ -54,7 +54,8 @@ void layer_norm(const float* x, const float* weight, const float* bias, float* y
 }
 
 void activate(int kind, const float* x, float* y, std::size_t n) {
-  for_lanes(n, [&](std::size_t i, std::size_t m) { store_part(y + i, activation(kind, load_part(x + i, m)), m); });
+  for_lanes(
+      n, [&](std::size_t i, std::size_t m) { store_part(y + i, activation(kind, load_part(x + i, m)), m); });
 }
 void glu(int kind, const float* gate, const float* up, float* y, std::size_t n) {
   for_lanes(n, [&](std::size_t i, std::size_t m) {
@@ -100,8 +101,8 @@ void rope(const RopeArgs& a) {
   }
 }
 
-/// Groups of 32 as docs/numerics.md says. Maxima are taken on the bits, so that NaN and infinity reach d and with it
-/// the output.
+/// Groups of 32 as docs/numerics.md says. Maxima are taken on the bits, so that NaN and infinity reach d and
+/// with it the output.
 void quantize(const float* x, const QuantizedRows& out, std::size_t row) {
   const std::size_t groups = out.width / 32;
   std::int8_t* q = out.q + row * out.stride;
@@ -111,7 +112,8 @@ void quantize(const float* x, const QuantizedRows& out, std::size_t row) {
     float top;
     __builtin_memcpy(&top, &top_bits, 4);
     const float inverse = 2039.0f / top;
-    // Of a group of zeros, or one so small that 2039 / max overflows, all q are 0; of one with infinity or NaN too.
+    // Of a group of zeros, or one so small that 2039 / max overflows, all q are 0; of one with infinity or
+    // NaN too.
     const bool usable = top > 0 && top < __builtin_inff() && inverse < __builtin_inff();
     const V16 f = set1(usable ? inverse : 0.0f);
     const I16 qa = usable ? to_int(a * f) : iset1(0), qb = usable ? to_int(b * f) : iset1(0);

@@ -1,8 +1,9 @@
-// One unpacker per block format: blocks of a group of rows, where they lie in the file, to bytes and scales. The dot
-// kernels of linear_quant.inl know nothing else about a format. Layouts: tensor/blocks.hpp, docs/formats.md.
+// One unpacker per block format: blocks of a group of rows, where they lie in the file, to bytes and scales.
+// The dot kernels of linear_quant.inl know nothing else about a format. Layouts: tensor/blocks.hpp,
+// docs/formats.md.
 //
-// Bytes are "q + zero" (0 <= byte <= 127), or for kWide formats signed bytes in the form `qdot_wide` takes, whose zero
-// is kWideZero.
+// Bytes are "q + zero" (0 <= byte <= 127), or for kWide formats signed bytes in the form `qdot_wide` takes,
+// whose zero is kWideZero.
 
 namespace quipu::backends {
 namespace {
@@ -118,8 +119,8 @@ struct FormatMXFP4 {
   }
 };
 
-// ---- super-blocks of 256: kChunks calls of unpack give kPieces pieces of 16 elements each, in order; header gives
-// the scales dw and minima mw of the sub-blocks, by row ----
+// ---- super-blocks of 256: kChunks calls of unpack give kPieces pieces of 16 elements each, in order; header
+// gives the scales dw and minima mw of the sub-blocks, by row ----
 
 /// Byte n of every dword, unsigned or signed.
 template <int n>
@@ -218,8 +219,8 @@ struct FormatQ4_K {
       out[2 + h] = high_nibble(v);
     }
   }
-  /// d, dmin, then 12 bytes of 6-bit scales and minima: dword 1 scales 0..3, dword 2 minima 0..3, dword 3 the low
-  /// nibbles of 4..7, whose high bits top the bytes of dwords 1 and 2.
+  /// d, dmin, then 12 bytes of 6-bit scales and minima: dword 1 scales 0..3, dword 2 minima 0..3, dword 3 the
+  /// low nibbles of 4..7, whose high bits top the bytes of dwords 1 and 2.
   static void header(const Rows& r, std::size_t off, FG (&dw)[kSubs], FG (&mw)[kSubs]) {
     Q w[4];
     load_dwords(r, off, w);

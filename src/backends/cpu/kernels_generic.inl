@@ -1,15 +1,15 @@
-// The kernels of one instruction set: included, after its simd_*.hpp, by kernels_<isa>.cpp. Everything has internal
-// linkage, so that no code of one instruction set is ever linked in place of another's.
+// The kernels of one instruction set: included, after its simd_*.hpp, by kernels_<isa>.cpp. Everything has
+// internal linkage, so that no code of one instruction set is ever linked in place of another's.
 
 #include "backends/cpu/kernels.hpp"
 
 // clang-format off: the order matters.
-#include "backends/cpu/math.inl"
-#include "backends/cpu/elementwise.inl"
 #include "backends/cpu/attention.inl"
-#include "backends/cpu/linear_float.inl"
+#include "backends/cpu/elementwise.inl"
 #include "backends/cpu/formats.inl"
+#include "backends/cpu/linear_float.inl"
 #include "backends/cpu/linear_quant.inl"
+#include "backends/cpu/math.inl"
 // clang-format on
 
 namespace quipu::backends {
@@ -32,10 +32,12 @@ constexpr Kernels kKernels = {
     attention,
     attention_merge,
     {linear_float<WeightF32>, linear_float<WeightF16>, linear_float<WeightBF16>,
-     linear_quant<Blocks32<FormatQ4_0>>, linear_quant<Blocks32<FormatQ4_1>>, linear_quant<Blocks32<FormatQ5_0>>,
-     linear_quant<Blocks32<FormatQ5_1>>, linear_quant<Blocks32<FormatQ8_0>>, linear_quant<Blocks32<FormatIQ4_NL>>,
-     linear_quant<Blocks32<FormatMXFP4>>, linear_quant<Blocks256<FormatQ2_K>>, linear_quant<Blocks256<FormatQ3_K>>,
-     linear_quant<Blocks256<FormatQ4_K>>, linear_quant<Blocks256<FormatQ5_K>>, linear_quant<Blocks256<FormatQ6_K>>,
+     linear_quant<Blocks32<FormatQ4_0>>, linear_quant<Blocks32<FormatQ4_1>>,
+     linear_quant<Blocks32<FormatQ5_0>>, linear_quant<Blocks32<FormatQ5_1>>,
+     linear_quant<Blocks32<FormatQ8_0>>, linear_quant<Blocks32<FormatIQ4_NL>>,
+     linear_quant<Blocks32<FormatMXFP4>>, linear_quant<Blocks256<FormatQ2_K>>,
+     linear_quant<Blocks256<FormatQ3_K>>, linear_quant<Blocks256<FormatQ4_K>>,
+     linear_quant<Blocks256<FormatQ5_K>>, linear_quant<Blocks256<FormatQ6_K>>,
      linear_quant<Blocks256<FormatIQ4_XS>>},
 };
 

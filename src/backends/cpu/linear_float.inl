@@ -6,7 +6,9 @@ namespace {
 
 struct WeightF32 {
   static constexpr std::size_t kBytes = 4;
-  static V16 at(const std::uint8_t* row, std::size_t k) { return load(reinterpret_cast<const float*>(row) + k); }
+  static V16 at(const std::uint8_t* row, std::size_t k) {
+    return load(reinterpret_cast<const float*>(row) + k);
+  }
   static V16 part(const std::uint8_t* row, std::size_t k, std::size_t n) {
     return load_n(reinterpret_cast<const float*>(row) + k, n);
   }

@@ -1,5 +1,6 @@
-// Own exp, tanh, sigmoid, silu, gelu on 16 lanes: the same operations on every instruction set. Maximal errors are
-// asserted in tests/backends/cpu_math_test.cpp. Polynomials: Chebyshev fits to the function named beside each.
+// Own exp, tanh, sigmoid, silu, gelu on 16 lanes: the same operations on every instruction set. Maximal
+// errors are asserted in tests/backends/cpu_math_test.cpp. Polynomials: Chebyshev fits to the function named
+// beside each.
 
 namespace quipu::backends {
 namespace {
@@ -12,7 +13,8 @@ inline V16 polynomial(V16 x, const float (&c)[n]) {
   return p;
 }
 
-/// e^x within 2 ulp; 0 below -104, +inf above 88.8, NaN stays NaN. x = n ln 2 + r, (e^r - 1 - r) / r^2 by polynomial.
+/// e^x within 2 ulp; 0 below -104, +inf above 88.8, NaN stays NaN. x = n ln 2 + r, (e^r - 1 - r) / r^2 by
+/// polynomial.
 inline V16 exp(V16 x) {
   constexpr float c[] = {0.5f, 0.166666672f, 0.0416664667f, 0.00833329838f, 0.00139336509f, 0.000198992857f};
   x = vmin(set1(89.0f), vmax(set1(-105.0f), x));
@@ -42,11 +44,12 @@ inline V16 tanh(V16 x) {
 inline V16 sigmoid(V16 x) { return set1(1.0f) / (set1(1.0f) + exp(negate(x))); }
 inline V16 silu(V16 x) { return x / (set1(1.0f) + exp(negate(x))); }
 
-/// x * Phi(x): erf(a) / a in a^2 below 1, erfc(a) = e^(-a^2) t g(t) with t = 1 / (1 + a / 2) above; a = |x| / sqrt 2.
+/// x * Phi(x): erf(a) / a in a^2 below 1, erfc(a) = e^(-a^2) t g(t) with t = 1 / (1 + a / 2) above; a = |x| /
+/// sqrt 2.
 inline V16 gelu(V16 x) {
-  constexpr float near[] = {1.12837911f,    -0.37612626f,    0.112835974f,  -0.0268543288f,
+  constexpr float near[] = {1.12837911f,    -0.37612626f,     0.112835974f,   -0.0268543288f,
                             0.00518931216f, -0.000801885501f, 7.88249745e-05f};
-  constexpr float far[] = {0.282082736f, 0.282420158f,  0.243064642f, 0.200800985f, -0.014069248f,
+  constexpr float far[] = {0.282082736f, 0.282420158f,  0.243064642f, 0.200800985f,  -0.014069248f,
                            0.240944713f, -0.428992629f, 0.237465188f, -0.0435541384f};
   const V16 half = set1(0.5f);
   const V16 z = x * set1(0.707106781f), a = vmin(set1(14.0f), abs(z)), u = a * a;
@@ -70,17 +73,24 @@ inline V16 gelu_quick(V16 x) { return vmax(set1(-60.0f), x) / (set1(1.0f) + exp(
 /// `kind` is graph::Activation as an integer.
 inline V16 activation(int kind, V16 x) {
   switch (kind) {
-    case 0: return silu(x);
-    case 1: return gelu(x);
-    case 2: return gelu_tanh(x);
-    case 3: return gelu_quick(x);
-    case 4: return vmax(set1(0.0f), x);
+    case 0:
+      return silu(x);
+    case 1:
+      return gelu(x);
+    case 2:
+      return gelu_tanh(x);
+    case 3:
+      return gelu_quick(x);
+    case 4:
+      return vmax(set1(0.0f), x);
     case 5: {
       const V16 r = vmax(set1(0.0f), x);
       return r * r;
     }
-    case 6: return sigmoid(x);
-    default: return tanh(x);
+    case 6:
+      return sigmoid(x);
+    default:
+      return tanh(x);
   }
 }
 
