@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,8 +57,8 @@ struct Loop : Callable {
   Value call(Context& context, Arguments& arguments) override;
   std::vector<Value> items;
   std::size_t index = 0;
-  std::int64_t level = 0;  ///< of recursion
-  std::optional<std::vector<Value>> changed;
+  std::int64_t level = 0;           ///< of recursion
+  Value changed;                    ///< the arguments of changed() in the round before
   const Stmt* statement = nullptr;  ///< of a recursive loop
   Ref<Scope> scope;
 };

@@ -78,7 +78,8 @@ void Context::fail_undefined(const Value& value) const {
   const std::int32_t name = value.undefined_name();
   const std::string shown = name < 0 ? "a value" : "'" + printable(program_.names[name], 60) + "'";
   if (value.forbidden())
-    fail_with(ErrorKind::security, shown + " would change a list or mapping, which templates may not do");
+    fail_with(ErrorKind::security,
+              shown + " is not open to templates: they change no values and see nothing of the host");
   fail_with(ErrorKind::undefined, shown + " is undefined");
 }
 

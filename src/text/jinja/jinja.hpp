@@ -51,7 +51,7 @@ Data parse_json(std::string_view text, std::string_view what);
 /// What a template may use, whatever its author intended; beyond, rendering throws.
 struct Limits {
   std::uint64_t steps = 8'000'000;  ///< nodes evaluated and elements or bytes handled
-  std::size_t memory = 96 << 20;    ///< bytes of values alive at once, beside the given variables
+  std::size_t memory = 64 << 20;    ///< bytes of values alive at once, beside the given variables
   std::size_t output = 32 << 20;    ///< bytes of rendered text
   int depth = 500;                  ///< nested evaluations, macro calls included
   std::size_t stack = 160 << 10;    ///< bytes of machine stack, where `depth` is not reached before

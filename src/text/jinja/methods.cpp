@@ -89,7 +89,7 @@ Value split_white(C& c, const Value& s, std::int64_t limit, bool from_right) {
   c.step(bytes.size() / 4);
   // What is beyond the limit stays one part, with the white space inside.
   const auto most = static_cast<std::size_t>(limit < 0 ? 0 : limit) + 1;
-  if (limit >= 0 && parts.size() > most) {
+  if (limit >= 0 && parts.size() >= most) {
     if (from_right) {
       const std::size_t joined = parts.size() - most;
       parts[joined].begin = 0;
@@ -314,6 +314,23 @@ Value list_index(C& c, const Value& s, A& a) {
   c.fail_type("the value is not in the list");
 }
 
+// Loops.
+
+Value cycle(C& c, const Value& s, A& a) {
+  if (a.positional.empty()) c.fail_type("cycle() needs at least one item");
+  return a.positional[s.as<Loop>().index % a.positional.size()];
+}
+Value changed(C& c, const Value& s, A& a) {
+  auto& loop = s.as<Loop>();
+  // Kept as one tuple, so that its depth is bounded as that of every value.
+  const Value now = c.list(a.positional, true);
+  const bool differs = loop.changed.is(Kind::undefined) || !c.equal(loop.changed, now);
+  for (const Value& value : now.list().items)
+    if (value.is(Kind::loop) || value.is(Kind::callable)) c.fail_type("changed() compares plain values");
+  loop.changed = now;
+  return Value(differs);
+}
+
 constexpr Native kText[] = {
     {"capitalize", capital},
     {"casefold", lower},
@@ -359,6 +376,7 @@ constexpr Native kMapping[] = {
     {"copy", copy}, {"get", get, "key default?"}, {"items", items}, {"keys", keys}, {"values", values},
 };
 constexpr Native kList[] = {{"copy", copy}, {"count", list_count, "value"}, {"index", list_index, "value"}};
+constexpr Native kLoop[] = {{"changed", changed, "*"}, {"cycle", cycle, "*"}};
 
 template <std::size_t N>
 const Native* search(const Native (&table)[N], std::string_view name) {
@@ -377,6 +395,8 @@ const Native* find_method(Kind kind, std::string_view name) {
       return search(kMapping, name);
     case Kind::list:
       return search(kList, name);
+    case Kind::loop:
+      return search(kLoop, name);
     default:
       return nullptr;
   }

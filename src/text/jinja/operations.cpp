@@ -469,7 +469,7 @@ std::int64_t Context::length(const Value& value) {
 
 namespace {
 
-Value loop_attribute(Context& context, Loop& loop, std::string_view name, bool& found) {
+Value loop_attribute(Loop& loop, std::string_view name, bool& found) {
   const auto index = static_cast<std::int64_t>(loop.index);
   const auto size = static_cast<std::int64_t>(loop.items.size());
   found = true;
@@ -484,7 +484,6 @@ Value loop_attribute(Context& context, Loop& loop, std::string_view name, bool& 
   if (name == "depth0") return Value(loop.level);
   if (name == "previtem") return index > 0 ? loop.items[loop.index - 1] : Value();
   if (name == "nextitem") return index + 1 < size ? loop.items[loop.index + 1] : Value();
-  (void)context;
   found = false;
   return Value();
 }
@@ -500,14 +499,16 @@ Value Context::attribute(const Value& object, std::string_view name) {
     return Value::undefined(id);
   }
   if (const Native* method = find_method(object.kind(), name)) return native(method, object);
-  if (is_forbidden_method(object.kind(), name)) return Value::undefined(id, true);
+  const bool dunder = name.size() > 4 && name.starts_with("__") && name.ends_with("__");
+  if (is_forbidden_method(object.kind(), name) || (dunder && !object.is(Kind::mapping)))
+    return Value::undefined(id, true);
   if (object.is(Kind::mapping)) {
     step(object.mapping().entries.size() / 8);
     if (const Value* value = find(object.mapping(), name)) return *value;
   }
   if (object.is(Kind::loop)) {
     bool found = false;
-    Value value = loop_attribute(*this, object.as<Loop>(), name, found);
+    Value value = loop_attribute(object.as<Loop>(), name, found);
     if (found) return value;
   }
   if (object.is(Kind::callable)) {
@@ -574,6 +575,21 @@ Value Context::slice_of(const Value& object, const Value& start, const Value& st
     const std::size_t begin = byte_offset(object.text(), from);
     if (to <= from) return slice(object, begin, begin);
     return slice(object, begin, byte_offset(object.text(), to));
+  }
+  if (object.is(Kind::range)) {
+    const auto& range = object.as<Range>();
+    const std::uint64_t span = back ? (from > to ? static_cast<std::uint64_t>(from - to) : 0)
+                                    : (to > from ? static_cast<std::uint64_t>(to - from) : 0);
+    const std::uint64_t stride =
+        back ? ~static_cast<std::uint64_t>(step_size) + 1 : static_cast<std::uint64_t>(step_size);
+    auto* made = make<Range>();
+    const Value value(Kind::range, made);
+    // Bounds are within 100000 elements, the step of a slice that takes more than one is too.
+    made->size = static_cast<std::int64_t>(span == 0 ? 0 : (span - 1) / stride + 1);
+    made->start = range.at(from);
+    made->stop = range.at(to);
+    made->step = made->size > 1 ? range.step * step_size : range.step;
+    return value;
   }
   const std::vector<Value> all = elements(object);
   std::vector<Value> chosen;

@@ -187,7 +187,7 @@ void Context::repr(const Value& value, std::string& out) {
       if (value.text().markup) out += "Markup(";
       repr_text(value.text().bytes, out);
       if (value.text().markup) out += ')';
-      step(value.text().bytes.size() / 16);
+      step(value.text().bytes.size() / 4);
       return;
     case Kind::list: {
       const List& list = value.list();
@@ -268,7 +268,7 @@ void Context::json(const Value& value, const JsonStyle& style, int level, std::s
       out += number(value);
       return;
     case Kind::string:
-      step(value.text().bytes.size() / 16);
+      step(value.text().bytes.size() / 4);
       json_text(value.text().bytes, style.ascii, out);
       return;
     case Kind::list: {

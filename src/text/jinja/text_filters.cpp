@@ -125,12 +125,15 @@ Value word_count(C& c, const Value& s, A&) {
   return Value(words);
 }
 
-std::string quoted(std::string_view bytes) {
+std::string quoted(std::string_view bytes, bool in_query = false) {
   std::string out;
   for (const char b : bytes) {
     const bool plain = (b >= '0' && b <= '9') || (b >= 'a' && b <= 'z') || (b >= 'A' && b <= 'Z') ||
-                       std::string_view("_.-~/").find(b) != std::string_view::npos;
-    out += plain ? std::string(1, b) : fmt::format("%{:02X}", static_cast<unsigned char>(b));
+                       std::string_view(in_query ? "_.-~" : "_.-~/").find(b) != std::string_view::npos;
+    if (in_query && b == ' ')
+      out += '+';
+    else
+      out += plain ? std::string(1, b) : fmt::format("%{:02X}", static_cast<unsigned char>(b));
   }
   return out;
 }
@@ -139,7 +142,7 @@ Value urlencode(C& c, const Value& s, A&) {
   std::string out;
   for (const auto& [key, value] : s.mapping().entries) {
     if (!out.empty()) out += '&';
-    out += quoted(c.str(key).text().bytes) + "=" + quoted(c.str(value).text().bytes);
+    out += quoted(c.str(key).text().bytes, true) + "=" + quoted(c.str(value).text().bytes, true);
   }
   return c.text(std::move(out));
 }
@@ -183,9 +186,15 @@ Value to_json(C& c, const Value& s, A& a) {
 
 // Numbers.
 
-std::string_view number_text(const std::string& bytes) {
+/// Without white space at its ends and single underscores between digits.
+std::string number_text(const std::string& bytes) {
   const std::size_t begin = skip_space(bytes, 0);
-  return std::string_view(bytes).substr(begin, std::max(begin, trimmed_size(bytes)) - begin);
+  const std::string_view body =
+      std::string_view(bytes).substr(begin, std::max(begin, trimmed_size(bytes)) - begin);
+  std::string out;
+  for (std::size_t i = 0; i < body.size(); ++i)
+    if (body[i] != '_' || i == 0 || i + 1 == body.size() || body[i - 1] == '_') out += body[i];
+  return out;
 }
 bool parse_real(std::string_view text, double& value) {
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -199,8 +208,9 @@ Value to_int(C& c, const Value& s, A& a) {
   if (s.is_integral()) return Value(s.integer());
   double real = 0;
   if (s.is(Kind::string)) {
-    std::string_view text = number_text(s.text().bytes);
+    const std::string text = number_text(s.text().bytes);
     const bool negative = text.starts_with('-');
+    c.step(text.size() / 4);
     std::string_view digits = text;
     if (negative || digits.starts_with('+')) digits.remove_prefix(1);
     if (digits.size() > 2 && digits[0] == '0') {
