@@ -117,7 +117,7 @@ models::LoadOptions ModelFlags::load_options() const {
 
 void EngineFlags::add(CLI::App& app, bool with_threads) {
   integer_option(app, "-c,--ctx-size", context,
-                 {0, INT32_MAX, "0: the model's trained context, or what memory allows"},
+                 {1, INT32_MAX, "left out: the model's trained context, or what memory allows"},
                  "context size in tokens");
   integer_option(app, "-b,--batch-size", batch, {1, 65536}, "most tokens computed in one step");
   if (with_threads)

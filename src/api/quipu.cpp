@@ -37,13 +37,21 @@ std::string Model::detokenize(std::span<const TokenId> tokens, bool special) con
 
 bool Model::has_chat_template() const { return impl_->model->chat_template() != nullptr; }
 
-std::string Model::chat_prompt(std::span<const ChatMessage> messages) const {
-  const text::ChatTemplate* chat = impl_->model->chat_template();
+namespace {
+
+text::Rendered render(const models::Model& model, std::span<const ChatMessage> messages) {
+  const text::ChatTemplate* chat = model.chat_template();
   if (chat == nullptr)
-    fail(ErrorCode::unsupported, "{} has no chat template", printable(impl_->model->file().name()));
+    fail(ErrorCode::unsupported, "{} has no chat template", printable(model.file().name()));
   std::vector<text::Message> list;
   for (const ChatMessage& message : messages) list.push_back({message.role, message.content});
-  return chat->render(list);
+  return chat->render_marked(list);
+}
+
+}  // namespace
+
+std::string Model::chat_prompt(std::span<const ChatMessage> messages) const {
+  return render(*impl_->model, messages).text;
 }
 
 std::size_t Model::vocabulary_size() const { return impl_->model->tokenizer().size(); }
@@ -135,7 +143,9 @@ Generation Session::generate(std::string_view prompt, const GenerateOptions& opt
 }
 
 Generation Session::chat(std::span<const ChatMessage> messages, const GenerateOptions& options) {
-  return generate(impl_->model.chat_prompt(messages), options);
+  // What a message spells stays text: only the template's own control tokens count.
+  const models::Model& model = *impl_->model.impl_->model;
+  return generate(text::encode_rendered(model.tokenizer(), render(model, messages)), options);
 }
 
 void Session::reset() { impl_->memory.reset(); }

@@ -66,7 +66,7 @@ void check_request(const Request& request, const RequestLimits& limits) {
   }
 }
 
-ActiveRequest::ActiveRequest(RequestId id, Request request, memory::Sequence sequence,
+ActiveRequest::ActiveRequest(RequestId id, Request request, memory::Sequence sequence, bool computed_here,
                              const text::Tokenizer& tokenizer, std::int64_t context)
     : id_(id),
       request_(std::move(request)),
@@ -75,6 +75,7 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, memory::Sequence seq
       stops_(request_.stop),
       tokenizer_(&tokenizer),
       sequence_(std::move(sequence)),
+      computed_here_(computed_here),
       context_(context),
       tokens_(request_.prompt),
       history_(request_.prompt),
@@ -188,6 +189,14 @@ void ActiveRequest::complete() {
   } else if (!make_room() || pending() == 0) {
     finish(StopReason::context_full);
   }
+}
+
+void ActiveRequest::reuse(memory::PrefixTree& tree) {
+  if (!computed_here_ || request_.want_prompt_logits) return;
+  const std::int64_t added = tree.extend(sequence_, tokens().first(tokens_.size() - 1));
+  // Output that is computed again after a preemption was no part of the prompt.
+  const std::int64_t prompt = result_.usage.prompt_tokens;
+  if (added > 0 && !shifted_) result_.usage.cached_tokens = std::min(sequence_.length(), prompt);
 }
 
 void ActiveRequest::drop_memory() {

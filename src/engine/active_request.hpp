@@ -11,6 +11,7 @@
 
 #include "engine/engine.hpp"
 #include "engine/stop_strings.hpp"
+#include "memory/prefix_tree.hpp"
 #include "text/tokenizer.hpp"
 
 namespace quipu::engine {
@@ -27,8 +28,8 @@ void check_request(const Request& request, const RequestLimits& limits);
 class ActiveRequest {
  public:
   /// `sequence` holds a prefix of the prompt. The request has been checked.
-  ActiveRequest(RequestId id, Request request, memory::Sequence sequence, const text::Tokenizer& tokenizer,
-                std::int64_t context);
+  ActiveRequest(RequestId id, Request request, memory::Sequence sequence, bool computed_here,
+                const text::Tokenizer& tokenizer, std::int64_t context);
 
   RequestId id() const { return id_; }
   memory::Sequence& sequence() { return sequence_; }
@@ -50,6 +51,10 @@ class ActiveRequest {
   void take_logits(std::int64_t position, std::span<const float> logits);
   /// After the logits: ends a request that has nothing left to compute.
   void complete();
+  /// Takes over known pages that hold the next tokens, but for the last token: its logits are not stored.
+  void reuse(memory::PrefixTree& tree);
+  /// Whether all of the stored content was computed by this engine.
+  bool computed_here() const { return computed_here_; }
   /// Gives up the stored keys and values; they are computed again later.
   void drop_memory();
   void finish(StopReason reason, std::string error = {});
@@ -70,6 +75,7 @@ class ActiveRequest {
   StopMatcher stops_;
   const text::Tokenizer* tokenizer_;
   memory::Sequence sequence_;
+  bool computed_here_;
   std::int64_t context_;
   std::vector<std::int32_t> tokens_;     // see tokens()
   std::vector<std::int32_t> history_;    // prompt and output, all of it: what sampling sees

@@ -1,7 +1,6 @@
 #include "engine/engine.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <exception>
 #include <map>
 #include <utility>
@@ -75,10 +74,12 @@ struct Engine::Impl {
   std::vector<float> logits;  // [outputs of a step, vocab]
 
   RequestId last_id = 0;
-  std::deque<std::unique_ptr<ActiveRequest>> waiting;  // by age
-  Running running;                                     // by age
+  Queue waiting;    // by age
+  Running running;  // by age
   std::map<RequestId, Result> results;
   Unclaimed unclaimed{8};
+  std::optional<memory::PrefixTree> tree;
+  memory::PrefixTree* shared_pages() { return tree ? &*tree : nullptr; }
   Scheduler scheduler;
   Batch batch;
 
@@ -162,6 +163,7 @@ void Engine::Impl::decide_memory() {
   std::shared_ptr<backends::Backend> backend = options.backends.front();
   auto* made = new memory::PagePool(*backend, 0, hyper, kv_layers, kv);
   pool = std::shared_ptr<memory::PagePool>(made, [backend](memory::PagePool* p) { delete p; });
+  if (options.prefix_cache) tree.emplace(pool);
 }
 
 // ---- a step: schedule, run, account ----
@@ -170,14 +172,15 @@ void Engine::Impl::admit() {
   const auto most = static_cast<std::size_t>(options.sequences);
   while (!waiting.empty() && running.size() < most) {
     ActiveRequest& next = *waiting.front();
+    if (tree) next.reuse(*tree);
     // Starting it must not take pages from those that run; alone it may always start.
     const auto needed = static_cast<std::size_t>(next.pending() + next.sequence().length()) /
                             static_cast<std::size_t>(graph::kPagePositions) +
                         1;
-    const std::size_t held = next.sequence().pages().size();
-    while (needed > held + pool->free_pages() && unclaimed.drop_oldest()) {
+    const auto missing = [&] { return needed > next.sequence().pages().size() + pool->free_pages(); };
+    while (missing() && ((tree && tree->evict()) || unclaimed.drop_oldest())) {
     }
-    if (!running.empty() && needed > held + pool->free_pages()) break;
+    if (!running.empty() && missing()) break;
     running.push_back(std::move(waiting.front()));
     waiting.pop_front();
   }
@@ -209,7 +212,8 @@ void Engine::Impl::schedule() {
     const bool still_runs =
         std::any_of(running.begin(), running.end(), [&](const auto& r) { return r.get() == &request; });
     if (!still_runs) continue;
-    const Room room = make_page_room(request, share.rows, running, preempted, unclaimed);
+    const Room room =
+        make_page_room(request, share.rows, {shared_pages(), unclaimed, waiting, running, preempted});
     if (room == Room::exhausted) {
       request.finish(
           StopReason::error,
@@ -244,6 +248,9 @@ void Engine::Impl::account() {
   for (const Batch::Item& item : batch.items()) {
     ActiveRequest& request = *item.request;
     request.store(item.rows);
+    // A prompt is known to others as soon as it is computed.
+    if (tree && request.computed_here() && item.rows > 1 && request.pending() == 0)
+      tree->insert(request.sequence());
     try {
       for (std::size_t i = 0; i < item.output_positions.size() && !request.finished(); ++i) {
         request.take_logits(item.output_positions[i],
@@ -274,6 +281,7 @@ void Engine::Impl::retire(ActiveRequest& request) {
   results.emplace(request.id(), request.take_result());
   memory::Sequence& sequence = request.sequence();
   sequence.truncate(sequence.length());  // pages reserved beyond the end
+  if (tree && request.computed_here()) tree->insert(sequence);
   unclaimed.add(request.id(), std::move(sequence));
 }
 
@@ -307,8 +315,8 @@ RequestId Engine::submit(Request request, memory::Sequence* base) {
     sequence.truncate(end - usable.begin());
   }
   const RequestId id = ++e.last_id;
-  e.waiting.push_back(std::make_unique<ActiveRequest>(id, std::move(request), std::move(sequence),
-                                                      e.model->tokenizer(), e.report.context));
+  e.waiting.push_back(std::make_unique<ActiveRequest>(
+      id, std::move(request), std::move(sequence), base == nullptr, e.model->tokenizer(), e.report.context));
   return id;
 }
 

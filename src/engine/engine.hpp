@@ -29,6 +29,9 @@ struct EngineOptions {
   /// Pages of the KV pool; 0: what context * sequences needs. Fewer is allowed: a sequence that finds no page
   /// makes the youngest one give up its own and be recomputed later.
   std::uint32_t pool_pages = 0;
+  /// Share full pages of prompts and answers between requests (not with those that have a `base`). Results
+  /// are the same bytes; cached_tokens tells what was shared.
+  bool prefix_cache = false;
   bool scatter_pages = memory::KvOptions{}.scatter;  ///< see memory::KvOptions
 };
 

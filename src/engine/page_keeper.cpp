@@ -24,16 +24,29 @@ bool Unclaimed::drop_oldest() {
   return true;
 }
 
-Room make_page_room(ActiveRequest& request, std::int64_t& rows, Running& running, Running& preempted,
-                    Unclaimed& unclaimed) {
+bool PageHolders::release_idle() {
+  if (tree != nullptr && tree->evict()) return true;
+  if (unclaimed.drop_oldest()) return true;
+  for (auto it = waiting.rbegin(); it != waiting.rend(); ++it) {
+    if ((*it)->sequence().pages().empty()) continue;
+    (*it)->drop_memory();
+    return true;
+  }
+  return false;
+}
+
+Room make_page_room(ActiveRequest& request, std::int64_t& rows, PageHolders holders) {
   memory::Sequence& sequence = request.sequence();
+  Running& running = holders.running;
   while (!sequence.reserve(rows)) {
-    if (unclaimed.drop_oldest()) continue;
+    if (holders.release_idle()) continue;
     if (running.size() > 1) {
-      preempted.push_back(std::move(running.back()));
+      holders.preempted.push_back(std::move(running.back()));
       running.pop_back();
-      preempted.back()->drop_memory();
-      if (preempted.back().get() == &request) return Room::preempted;
+      ActiveRequest& youngest = *holders.preempted.back();
+      if (holders.tree != nullptr && youngest.computed_here()) holders.tree->insert(youngest.sequence());
+      youngest.drop_memory();
+      if (&youngest == &request) return Room::preempted;
       continue;
     }
     if (rows == 1) return Room::exhausted;

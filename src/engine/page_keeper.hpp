@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,8 @@ namespace quipu::engine {
 
 /// Running requests in order of age, oldest first.
 using Running = std::vector<std::unique_ptr<ActiveRequest>>;
+/// Requests that do not run yet, or wait to be computed again; by age as well.
+using Queue = std::deque<std::unique_ptr<ActiveRequest>>;
 
 /// Memory of finished requests, kept until taken, and given up, oldest first, when pages are short.
 class Unclaimed {
@@ -34,11 +37,22 @@ enum class Room {
   exhausted,  ///< it runs alone and the pool has no page left
 };
 
-/// Finds pages for `rows` more positions of `request`: free ones, else those of unclaimed sequences, else
-/// those of the youngest running request, which is put into `preempted` and leaves `running`. The oldest
-/// request can always go on, so work never stalls. A request that runs alone gets as many rows as there is
-/// room for.
-Room make_page_room(ActiveRequest& request, std::int64_t& rows, Running& running, Running& preempted,
-                    Unclaimed& unclaimed);
+/// Who may have to give.
+struct PageHolders {
+  memory::PrefixTree* tree;  ///< null: none
+  Unclaimed& unclaimed;
+  Queue& waiting;
+  Running& running;
+  Running& preempted;  ///< gets those that leave `running`
+
+  /// Gives up pages nobody computes with; false when there are none.
+  bool release_idle();
+};
+
+/// Finds pages for `rows` more positions of `request`: free ones, else idle ones (the prefix tree's, those of
+/// unclaimed sequences, what waiting requests brought along), else those of the youngest running request,
+/// which then waits and is computed again. The oldest request can always go on, so work never stalls. A
+/// request that runs alone gets as many rows as there is room for.
+Room make_page_room(ActiveRequest& request, std::int64_t& rows, PageHolders holders);
 
 }  // namespace quipu::engine

@@ -45,12 +45,12 @@ TEST_P(BadUsage, IsOneLineAndStatusTwo) {
 
 INSTANTIATE_TEST_SUITE_P(
     Flags, BadUsage,
-    testing::Values(Arguments{"-c", "-1"}, Arguments{"-c", "abc"}, Arguments{"-c", "1e3"},
-                    Arguments{"-c", ""}, Arguments{"-c", "99999999999999999999"}, Arguments{"-n", "-5"},
-                    Arguments{"-n", "1.5"}, Arguments{"-n"}, Arguments{"-t", "-2"}, Arguments{"-b", "0"},
-                    Arguments{"--temp", "nan"}, Arguments{"--temp", "-1"}, Arguments{"--temp", "inf"},
-                    Arguments{"--temp", "0x10"}, Arguments{"--top-k", "-3"}, Arguments{"--top-p", "1.01"},
-                    Arguments{"--min-p", "1.5"}, Arguments{"--typical", "0"},
+    testing::Values(Arguments{"-c", "-1"}, Arguments{"-c", "0"}, Arguments{"-c", "abc"},
+                    Arguments{"-c", "1e3"}, Arguments{"-c", ""}, Arguments{"-c", "99999999999999999999"},
+                    Arguments{"-n", "-5"}, Arguments{"-n", "1.5"}, Arguments{"-n"}, Arguments{"-t", "-2"},
+                    Arguments{"-b", "0"}, Arguments{"--temp", "nan"}, Arguments{"--temp", "-1"},
+                    Arguments{"--temp", "inf"}, Arguments{"--temp", "0x10"}, Arguments{"--top-k", "-3"},
+                    Arguments{"--top-p", "1.01"}, Arguments{"--min-p", "1.5"}, Arguments{"--typical", "0"},
                     Arguments{"--repeat-penalty", "0"}, Arguments{"--repeat-last-n", "-2"},
                     Arguments{"--mirostat", "1"}, Arguments{"--seed", "-2"}, Arguments{"-ngl", "many"},
                     Arguments{"-ctk", "q4_0"}, Arguments{"--rope-scaling", "magic"},

@@ -30,6 +30,7 @@ struct EngineSettings {
   bool reference = false;
   std::uint32_t pool_pages = 0;
   bool scatter = false;
+  bool prefix_cache = false;
   DType kv = DType::f16;
 };
 
@@ -41,6 +42,7 @@ inline engine::EngineOptions engine_options(const EngineSettings& s) {
   options.k_dtype = options.v_dtype = s.kv;
   options.pool_pages = s.pool_pages;
   options.scatter_pages = s.scatter;
+  options.prefix_cache = s.prefix_cache;
   if (s.reference) {
     options.backends.push_back(backends::make_reference_backend());
   } else {

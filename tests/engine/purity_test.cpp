@@ -186,6 +186,42 @@ TEST_P(Purity, PreemptionDoesNotMatter) {
   }
 }
 
+TEST_P(Purity, ThePrefixCacheDoesNotMatterAndTellsWhatItShared) {
+  for (const std::uint32_t pages : {0u, 5u}) {  // with room for everything, and with hardly any
+    EngineSettings s = settings();
+    s.sequences = 2;
+    s.pool_pages = pages;
+    s.prefix_cache = true;
+    Engine engine = make_engine(s);
+    std::vector<std::int32_t> sibling = random_prompt(1, 130);
+    sibling.resize(160, 5);
+    std::vector<Request> requests{subject(), greedy(sibling, 20), subject(),
+                                  greedy(random_prompt(77, 140), 60), subject()};
+    std::vector<Trace> traces(requests.size());
+    std::vector<RequestId> ids;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      Request request = requests[i];
+      test::record(request, traces[i]);
+      ids.push_back(engine.submit(std::move(request)));
+    }
+    while (engine.step()) {
+    }
+    std::int64_t cached = 0;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const Result result = engine.take_result(ids[i]).value();
+      EXPECT_EQ(result.stop, StopReason::max_tokens) << result.error;
+      EXPECT_EQ(result.usage.cached_tokens % 64, 0);
+      cached += result.usage.cached_tokens;
+      Engine single = make_engine(settings());
+      EXPECT_EQ(trace_of(single, requests[i]), traces[i]) << i;
+    }
+    if (pages == 0) {
+      EXPECT_GE(cached, 2 * 128);  // the repeats, which start later
+      EXPECT_LE(cached, 3 * 128);  // and the sibling
+    }
+  }
+}
+
 TEST_P(Purity, AShiftEqualsAFreshRunOnTheTokensThatStay) {
   EngineSettings s = settings();
   s.context = 64;

@@ -3,13 +3,14 @@
 
 #include "backends/cpu/kernels.hpp"
 
-// clang-format off: the order matters.
-#include "backends/cpu/attention.inl"
-#include "backends/cpu/elementwise.inl"
-#include "backends/cpu/formats.inl"
-#include "backends/cpu/linear_float.inl"
-#include "backends/cpu/linear_quant.inl"
+// The order matters.
+// clang-format off
 #include "backends/cpu/math.inl"
+#include "backends/cpu/elementwise.inl"
+#include "backends/cpu/attention.inl"
+#include "backends/cpu/linear_float.inl"
+#include "backends/cpu/formats.inl"
+#include "backends/cpu/linear_quant.inl"
 // clang-format on
 
 namespace quipu::backends {

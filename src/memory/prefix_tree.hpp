@@ -1,0 +1,39 @@
+// Full pages of finished work, found again by their tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "memory/kv_cache.hpp"
+
+namespace quipu::memory {
+
+/// A tree whose edges are the graph::kPagePositions token ids of a page: a page is found by all tokens up to
+/// its end, so its keys and values are those that computing the tokens again would give. Holds one reference
+/// to each page. One pool; not thread-safe.
+class PrefixTree {
+ public:
+  explicit PrefixTree(std::shared_ptr<PagePool> pool);
+  ~PrefixTree();
+
+  /// Adds the full pages of the sequence that are not known yet. Only for sequences whose content was
+  /// computed here: what comes from a file must not reach others.
+  void insert(const Sequence& sequence);
+  /// Extends `sequence` by known pages as long as they hold its next tokens: `tokens` from its length on. The
+  /// length must be a multiple of the page size, else nothing happens. Returns the number of tokens added.
+  std::int64_t extend(Sequence& sequence, std::span<const std::int32_t> tokens);
+  /// Frees the page that was used longest ago among those no sequence holds and none follows. False when
+  /// there is none.
+  bool evict();
+  std::size_t pages() const;
+
+ private:
+  struct Node;
+  std::shared_ptr<PagePool> pool_;
+  std::unique_ptr<Node> root_;
+  std::uint64_t clock_ = 0;
+  std::size_t pages_ = 0;
+};
+
+}  // namespace quipu::memory
