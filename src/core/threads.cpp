@@ -18,12 +18,13 @@ using Counter = std::atomic<std::uint32_t>;
 constexpr std::size_t kCacheLine = 64;
 // Spinning saves a wake through the kernel, but only where the awaited thread runs on a CPU of its own. On a
 // machine with other work it may be waiting for this very one; so each thread spins long after spins that
-// paid, and hardly at all after spins that did not, but for a probe now and then: things may have changed.
-// In pauses, of some 50 ns on Intel, 10 to 15 elsewhere.
-constexpr int kLongestSpin = 1000;
-constexpr int kProbe = 250;
-constexpr int kShortestSpin = 8;
-constexpr int kWaitsPerProbe = 32;
+// paid, and briefly after spins that did not, but for a probe now and then: things may have changed.
+// In pauses, of some 50 ns on Intel, 10 to 15 elsewhere. The shares of one op differ by tens of microseconds,
+// so even the shortest spin covers that: a bound below it makes every barrier of a decode step a sleep, and
+// the step three times as long (docs/performance.md).
+constexpr int kLongestSpin = 10000;
+constexpr int kShortestSpin = 1000;
+constexpr int kWaitsPerProbe = 16;
 
 struct SpinBudget {
   int pauses = kLongestSpin;
@@ -43,7 +44,7 @@ void pause_briefly() {
 void wait_while(const Counter& value, std::uint32_t old) {
   const bool probe = ++spin_budget.waits == kWaitsPerProbe;
   if (probe) spin_budget.waits = 0;
-  const int pauses = probe ? std::max(spin_budget.pauses, kProbe) : spin_budget.pauses;
+  const int pauses = probe ? kLongestSpin : spin_budget.pauses;
   for (int i = 0; i < pauses; ++i) {
     if (value.load(std::memory_order_acquire) != old) {
       spin_budget.pauses = std::min(2 * pauses, kLongestSpin);
