@@ -72,7 +72,7 @@ void Conversation::save(const std::string& path) const {
   namespace json = boost::json;
   json::array list;
   for (const text::Message& message : messages_)
-    list.push_back(json::object{{"role", message.role}, {"content", message.content}});
+    list.push_back(json::object{{"role", message.role}, {"content", message.content.text()}});
   const std::string text = json::serialize(json::object{{"messages", std::move(list)}}) + "\n";
   write_file_atomically(path, std::as_bytes(std::span(text)));
 }

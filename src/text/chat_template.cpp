@@ -66,7 +66,7 @@ std::unique_ptr<ChatTemplate> ChatTemplate::from_metadata(const gguf::Metadata& 
 }
 
 ChatTemplate::ChatTemplate(std::string_view source, SpecialTokens special_tokens)
-    : special_tokens_(std::move(special_tokens)) {
+    : source_(source), special_tokens_(std::move(special_tokens)) {
   try {
     template_ = std::make_unique<const jinja::Template>(source);
   } catch (const jinja::TemplateError& error) {
@@ -74,7 +74,7 @@ ChatTemplate::ChatTemplate(std::string_view source, SpecialTokens special_tokens
   }
 }
 
-Rendered ChatTemplate::render(const ChatRequest& request) const {
+Rendered ChatTemplate::render(const ChatRequest& request, const jinja::Limits& limits) const {
   if (error_ != nullptr) throw jinja::TemplateError(*error_);
   jinja::Template::Variables variables;
   for (const auto& [name, text] : special_tokens_) variables.emplace_back(name, jinja::Data(text, true));
@@ -84,14 +84,13 @@ Rendered ChatTemplate::render(const ChatRequest& request) const {
   variables.emplace_back("documents", request.documents);
   variables.emplace_back("add_generation_prompt", request.add_generation_prompt);
   variables.insert(variables.end(), request.variables.begin(), request.variables.end());
-  return template_->render(variables, {}, request.clock);
+  return template_->render(variables, limits, request.clock);
 }
 
 Rendered ChatTemplate::render_marked(std::span<const Message> messages, bool add_generation_prompt) const {
   ChatRequest request;
   jinja::Data::List list;
-  for (const Message& message : messages)
-    list.push_back(jinja::Data::Mapping{{"role", message.role}, {"content", message.content}});
+  for (const Message& message : messages) list.push_back(to_data(message));
   request.messages = std::move(list);
   request.add_generation_prompt = add_generation_prompt;
   return render(request);

@@ -8,16 +8,12 @@
 #include <vector>
 
 #include "formats/gguf/gguf.hpp"
+#include "text/conversation/conversation.hpp"
 #include "text/jinja/jinja.hpp"
 #include "text/text_range.hpp"
 #include "text/tokenizer.hpp"
 
 namespace quipu::text {
-
-struct Message {
-  std::string role;  ///< "system", "user", "assistant"
-  std::string content;
-};
 
 /// What a template is rendered with, in the shapes of OpenAI's API: see `jinja::parse_json`.
 struct ChatRequest {
@@ -42,10 +38,12 @@ class ChatTemplate {
   static std::unique_ptr<ChatTemplate> from_metadata(const gguf::Metadata& metadata);
   ChatTemplate(std::string_view source, SpecialTokens special_tokens);
 
+  const std::string& source() const { return source_; }
+
   /// Throws `jinja::TemplateError`: the template does not parse, refuses the conversation (kind raised),
   /// fails on it, or runs into a limit.
-  Rendered render(const ChatRequest& request) const;
-  /// A conversation of plain texts, with the origin of every byte; encode it with `encode_rendered`.
+  Rendered render(const ChatRequest& request, const jinja::Limits& limits = {}) const;
+  /// Messages as they are, with the origin of every byte; encode it with `encode_rendered`.
   Rendered render_marked(std::span<const Message> messages, bool add_generation_prompt = true) const;
   /// The text alone. `add_generation_prompt` opens the assistant's turn. Control tokens appear as text.
   std::string render(std::span<const Message> messages, bool add_generation_prompt = true) const;
@@ -53,6 +51,7 @@ class ChatTemplate {
  private:
   std::unique_ptr<const jinja::Template> template_;    // null: did not parse
   std::unique_ptr<const jinja::TemplateError> error_;  // then why
+  std::string source_;
   SpecialTokens special_tokens_;
 };
 
