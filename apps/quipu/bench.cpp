@@ -1,7 +1,6 @@
 // `quipu bench`: tokens per second of prefill and decode, medians of repetitions after a warm-up.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/json.hpp>
 #include <chrono>
@@ -235,24 +234,25 @@ std::vector<std::int64_t> parse_threads(const std::string& text) {
 }  // namespace
 
 void add_bench(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("bench", "Measure prefill and decode speed");
+  CLI::App& command = add_command(app, "bench", "Measure prefill and decode speed");
   auto flags = std::make_shared<BenchFlags>();
-  flags->model.add(*command);
-  integer_option(*command, "-p,--n-prompt", flags->prompt, {0, 1'000'000, "0: no prefill test"},
+  flags->model.add(command);
+  integer_option(command, "-p,--n-prompt", flags->prompt, {0, 1'000'000, "0: no prefill test"},
                  "prompt tokens");
-  integer_option(*command, "-n,--n-gen", flags->generate, {0, 1'000'000, "0: no decode test"},
+  integer_option(command, "-n,--n-gen", flags->generate, {0, 1'000'000, "0: no decode test"},
                  "generated tokens");
-  integer_option(*command, "-d,--depth", flags->depth, {0, 10'000'000}, "tokens already in the context");
-  integer_option(*command, "-B,--sequences", flags->sequences, {1, 4096}, "sequences side by side");
-  integer_option(*command, "-r,--repetitions", flags->repetitions, {1, 10000},
+  integer_option(command, "-d,--depth", flags->depth, {0, 10'000'000}, "tokens already in the context");
+  integer_option(command, "-B,--sequences", flags->sequences, {1, 4096}, "sequences side by side");
+  integer_option(command, "-r,--repetitions", flags->repetitions, {1, 10000},
                  "measured repetitions after a warm-up");
-  choice_option(*command, "-o,--output", flags->output, {"md", "json"}, "how to print");
-  flag_option(*command, "--peak", flags->peak,
+  choice_option(command, "-o,--output", flags->output, {"md", "json"}, "how to print");
+  flag_option(command, "--peak", flags->peak,
               "measure read bandwidth and int8 peak too, and print the share reached");
-  flags->engine.add(*command, false);
-  parsed_option(*command, "-t,--threads", "N,…", "thread counts to measure, separated by commas",
+  parsed_option(command, "-t,--threads", "N,…", "thread counts to measure, separated by commas",
                 [raw = flags.get()](const std::string& value) { raw->threads = parse_threads(value); });
-  command->callback([flags] {
+  group_options(command, "Measurement");
+  flags->engine.add(command, false);
+  on_run(command, [flags] {
     if (flags->prompt == 0 && flags->generate == 0)
       fail(ErrorCode::invalid_argument, "-p 0 and -n 0 leave nothing to measure");
     InterruptGuard guard;

@@ -1,7 +1,6 @@
 // `quipu chat`: a conversation at the terminal, or one turn per line from a pipe.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -132,6 +131,7 @@ class Chat {
     };
     std::optional<memory::Sequence> kept;
     clear_interrupt();
+    const QuietControlKeys quiet;
     const engine::Result result =
         generate(*session_.engine, std::move(request), memory_ ? &*memory_ : nullptr, &kept);
     memory_.reset();
@@ -165,15 +165,16 @@ class Chat {
 }  // namespace
 
 void add_chat(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("chat", "Talk with a model");
+  CLI::App& command = add_command(app, "chat", "Talk with a model");
   auto flags = std::make_shared<ChatFlags>();
-  flags->model.add(*command);
-  text_option(*command, "--system", flags->system, "(-sys) system message");
-  flags->generation.add(*command);
-  flags->sampling.add(*command);
-  flags->engine.add(*command);
-  flag_option(*command, "-v,--verbose", flags->verbose, "print memory plan and threads on stderr");
-  command->callback([flags] {
+  flags->model.add(command);
+  text_option(command, "--system", flags->system, "(-sys) system message");
+  flag_option(command, "-v,--verbose", flags->verbose, "print memory plan and threads on stderr");
+  group_options(command, "Conversation");
+  flags->generation.add(command);
+  flags->sampling.add(command);
+  flags->engine.add(command);
+  on_run(command, [flags] {
     flags->sampling.validate();
     InterruptGuard guard;
     Chat(*flags).loop();

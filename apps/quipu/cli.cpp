@@ -50,6 +50,20 @@ std::string range_text(const NumberRange& range) {
   return text;
 }
 
+/// "help [40; 0: off]": the default, unless the option has none, and what the special values mean.
+std::string described(const std::string& help, const std::string& standard, std::string_view note) {
+  if (standard.empty() && note.empty()) return help;
+  return fmt::format("{} [{}{}{}]", help, standard, standard.empty() || note.empty() ? "" : "; ", note);
+}
+
+/// Every option reads the environment; the footer of the help says so once.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    return option->get_type_size() == 0 ? "" : " " + option->get_type_name();
+  }
+};
+
 double checked_number(const std::string& names, const NumberRange& range, const std::string& value) {
   const auto number = parse_number(value);
   if (!number || *number < range.min || *number > range.max || (range.min_open && *number == range.min))
@@ -58,6 +72,18 @@ double checked_number(const std::string& names, const NumberRange& range, const 
 }
 
 }  // namespace
+
+CLI::App& add_command(CLI::App& parent, const std::string& name, const std::string& help) {
+  return *parent.add_subcommand(name, help);
+}
+
+void on_run(CLI::App& command, std::function<void()> work) { command.callback(std::move(work)); }
+
+void require_subcommand(CLI::App& command) { command.require_subcommand(1); }
+
+void argument(CLI::App& command, const std::string& name, std::string& target, const std::string& help) {
+  command.add_option(name, target, help)->required();
+}
 
 void parsed_option(CLI::App& app, const std::string& names, const std::string& type, const std::string& help,
                    std::function<void(const std::string&)> parse) {
@@ -95,14 +121,15 @@ void text_list_option(CLI::App& app, const std::string& names, std::vector<std::
 void choice_option(CLI::App& app, const std::string& names, std::string& target,
                    const std::vector<std::string>& choices, const std::string& help) {
   const std::string list = fmt::format("{}", fmt::join(choices, "|"));
-  parsed_option(app, names, list, help, [&target, choices, list](const std::string& value) {
-    for (const std::string& choice : choices) {
-      if (choice != value) continue;
-      target = value;
-      return;
-    }
-    throw fmt::format("expected one of {}", list);
-  });
+  parsed_option(app, names, list, described(help, target, {}),
+                [&target, choices, list](const std::string& value) {
+                  for (const std::string& choice : choices) {
+                    if (choice != value) continue;
+                    target = value;
+                    return;
+                  }
+                  throw fmt::format("expected one of {}", list);
+                });
 }
 
 void flag_option(CLI::App& app, const std::string& names, bool& target, const std::string& help) {
@@ -111,18 +138,22 @@ void flag_option(CLI::App& app, const std::string& names, bool& target, const st
 
 void integer_option(CLI::App& app, const std::string& names, std::int64_t& target, IntegerRange range,
                     const std::string& help) {
-  parsed_option(app, names, "N", help, [&target, range](const std::string& value) {
-    const auto number = parse_integer(value);
-    if (!number || *number < range.min || *number > range.max) throw range_text(range);
-    target = *number;
-  });
+  // A default outside the range stands for "not given".
+  const std::string standard =
+      target >= range.min && target <= range.max ? fmt::format("{}", target) : std::string();
+  parsed_option(app, names, "N", described(help, standard, range.note),
+                [&target, range](const std::string& value) {
+                  const auto number = parse_integer(value);
+                  if (!number || *number < range.min || *number > range.max) throw range_text(range);
+                  target = *number;
+                });
 }
 
 void number_option(CLI::App& app, const std::string& names, double& target, NumberRange range,
                    const std::string& help) {
-  parsed_option(app, names, "X", help, [&target, range, names](const std::string& value) {
-    target = checked_number(names, range, value);
-  });
+  parsed_option(
+      app, names, "X", described(help, fmt::format("{}", target), range.note),
+      [&target, range, names](const std::string& value) { target = checked_number(names, range, value); });
 }
 
 void number_option(CLI::App& app, const std::string& names, std::optional<double>& target, NumberRange range,
@@ -131,6 +162,13 @@ void number_option(CLI::App& app, const std::string& names, std::optional<double
     target = checked_number(names, range, value);
   });
 }
+
+void group_options(CLI::App& app, const std::string& heading) {
+  for (CLI::Option* option : app.get_options())
+    if (option != app.get_help_ptr() && option->get_group() == "Options") option->group(heading);
+}
+
+void format_help(CLI::App& app) { app.formatter(std::make_shared<HelpFormatter>()); }
 
 std::optional<std::int64_t> parse_integer(std::string_view text) {
   if (!text.empty() && text.front() == '+') text.remove_prefix(1);

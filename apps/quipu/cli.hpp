@@ -15,6 +15,15 @@ class App;
 
 namespace quipu::app {
 
+/// A subcommand of `parent`. Only cli.cpp and the files that look into CLI11's objects include its headers:
+/// they take longer to compile than most of this program.
+CLI::App& add_command(CLI::App& parent, const std::string& name, const std::string& help);
+/// What the command does when it is the one on the command line.
+void on_run(CLI::App& command, std::function<void()> work);
+void require_subcommand(CLI::App& command);
+/// A word without a name in front that must be there.
+void argument(CLI::App& command, const std::string& name, std::string& target, const std::string& help);
+
 /// `names` as CLI11 writes them: "-c,--ctx-size". Each option also reads QUIPU_<LONG_NAME> from the
 /// environment
 /// (`--ctx-size`: QUIPU_CTX_SIZE); the command line wins, and the last of several wins. A value that is
@@ -50,6 +59,11 @@ void number_option(CLI::App& app, const std::string& names, std::optional<double
 /// An option with its own parser; `parse` throws std::string, the reason, for a value it refuses.
 void parsed_option(CLI::App& app, const std::string& names, const std::string& type, const std::string& help,
                    std::function<void(const std::string&)> parse);
+
+/// Puts the options added so far that have no heading yet under this one in the help.
+void group_options(CLI::App& app, const std::string& heading);
+/// How the help of `app` and of the subcommands added to it afterwards is laid out.
+void format_help(CLI::App& app);
 
 /// Whole-string, finite, decimal; nothing when `text` is anything else.
 std::optional<std::int64_t> parse_integer(std::string_view text);

@@ -5,7 +5,6 @@
 // window is computed on its own, and the tokens of its second half are scored.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <boost/json.hpp>
 #include <cmath>
 #include <memory>
@@ -113,17 +112,18 @@ void perplexity(const EvalFlags& flags) {
 }  // namespace
 
 void add_eval(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("eval", "Measure a model");
-  command->require_subcommand(1);
-  CLI::App* sub = command->add_subcommand(
-      "perplexity", "Perplexity of a text: windows of the context, the second half of each scored");
+  CLI::App& command = add_command(app, "eval", "Measure a model");
+  require_subcommand(command);
+  CLI::App& sub = add_command(command, "perplexity",
+                              "Perplexity of a text: windows of the context, the second half of each scored");
   auto flags = std::make_shared<EvalFlags>();
-  flags->model.add(*sub);
-  text_option(*sub, "-f,--file", flags->file, "the text; - reads standard input");
-  integer_option(*sub, "--chunks", flags->chunks, {-1, INT64_MAX, "-1: all"}, "most windows to score");
-  flags->engine.add(*sub);
-  flag_option(*sub, "--json", flags->json, "print one JSON object");
-  sub->callback([flags] {
+  flags->model.add(sub);
+  text_option(sub, "-f,--file", flags->file, "the text; - reads standard input");
+  integer_option(sub, "--chunks", flags->chunks, {-1, INT64_MAX, "-1: all"}, "most windows to score");
+  flag_option(sub, "--json", flags->json, "print one JSON object");
+  group_options(sub, "Evaluation");
+  flags->engine.add(sub);
+  on_run(sub, [flags] {
     if (flags->file.empty()) fail(ErrorCode::invalid_argument, "no text: give -f FILE");
     if (flags->chunks == 0) fail(ErrorCode::invalid_argument, "--chunks 0 scores nothing");
     perplexity(*flags);

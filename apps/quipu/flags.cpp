@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
+#include <limits>
 #include <random>
 
 #include "cli.hpp"
@@ -90,6 +90,7 @@ void ModelFlags::add(CLI::App& app) {
   number_option(app, "--yarn-attn-factor", yarn_attn_factor, {0, 1e6, true}, "YaRN: attention magnitude");
   number_option(app, "--yarn-beta-fast", yarn_beta_fast, {0, 1e9, true}, "YaRN: low correction dimension");
   number_option(app, "--yarn-beta-slow", yarn_beta_slow, {0, 1e9, true}, "YaRN: high correction dimension");
+  group_options(app, "Model");
 }
 
 models::LoadOptions ModelFlags::load_options() const {
@@ -136,6 +137,7 @@ void EngineFlags::add(CLI::App& app, bool with_threads) {
                     throw std::string("expected a whole number >= -1, auto or all");
                   gpu_layers = value;
                 });
+  group_options(app, "Engine");
 }
 
 engine::EngineOptions EngineFlags::options() const {
@@ -202,6 +204,7 @@ void SamplingFlags::add(CLI::App& app) {
                     begin = end + 1;
                   }
                 });
+  group_options(app, "Sampling");
 }
 
 void SamplingFlags::validate() const {
@@ -246,6 +249,7 @@ void GenerationFlags::add(CLI::App& app) {
   flag_option(app, "--special", special, "print control tokens");
   text_list_option(app, "-r,--reverse-prompt", reverse_prompts,
                    "text that ends the generation; may be given several times");
+  group_options(app, "Generation");
 }
 
 engine::Request GenerationFlags::request(const engine::SamplingParams& sampling) const {

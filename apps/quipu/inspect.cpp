@@ -1,7 +1,6 @@
 // `quipu inspect`: the metadata and tensors of a GGUF file, as a table or as JSON.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
@@ -239,17 +238,15 @@ void inspect(const InspectFlags& flags) {
 }  // namespace
 
 void add_inspect(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("inspect", "Show the metadata and tensors of a model file");
+  CLI::App& command = add_command(app, "inspect", "Show the metadata and tensors of a model file");
   auto flags = std::make_shared<InspectFlags>();
-  command->add_option("model", flags->model, "a GGUF file, a catalogue name or hf:org/repo[:file]")
-      ->required();
-  flag_option(*command, "--json", flags->json,
-              "one JSON object {\"metadata\", \"tensors\"}, arrays complete");
-  flag_option(*command, "--metadata", flags->metadata_only, "the metadata only");
-  flag_option(*command, "--tensors", flags->tensors_only, "the tensors only");
-  flag_option(*command, "--full", flags->full, "do not shorten strings and arrays in the table");
-  flag_option(*command, "--one-file", flags->one_file, "read this shard of a split model alone");
-  command->callback([flags] {
+  argument(command, "model", flags->model, "a GGUF file, a catalogue name or hf:org/repo[:file]");
+  flag_option(command, "--json", flags->json, "one JSON object {\"metadata\", \"tensors\"}, arrays complete");
+  flag_option(command, "--metadata", flags->metadata_only, "the metadata only");
+  flag_option(command, "--tensors", flags->tensors_only, "the tensors only");
+  flag_option(command, "--full", flags->full, "do not shorten strings and arrays in the table");
+  flag_option(command, "--one-file", flags->one_file, "read this shard of a split model alone");
+  on_run(command, [flags] {
     if (flags->metadata_only && flags->tensors_only)
       fail(ErrorCode::invalid_argument,
            "--metadata and --tensors exclude each other: give one, or neither for both");

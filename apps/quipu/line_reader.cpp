@@ -1,6 +1,7 @@
 #include "line_reader.hpp"
 
 #include <histedit.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <array>
@@ -131,6 +132,24 @@ LineReader::Event LineReader::read_plain(std::string& line) {
     if (count == 0) at_end_ = true;
     buffered_.append(bytes.data(), static_cast<std::size_t>(count));
   }
+}
+
+namespace {
+
+/// Sets or clears one local flag of the terminal on stdin; true when that changed anything.
+bool change_terminal(tcflag_t flag, bool on) {
+  termios settings{};
+  if (::tcgetattr(STDIN_FILENO, &settings) != 0) return false;
+  const tcflag_t former = settings.c_lflag;
+  settings.c_lflag = on ? former | flag : former & ~flag;
+  return settings.c_lflag != former && ::tcsetattr(STDIN_FILENO, TCSANOW, &settings) == 0;
+}
+
+}  // namespace
+
+QuietControlKeys::QuietControlKeys() : changed_(change_terminal(ECHOCTL, false)) {}
+QuietControlKeys::~QuietControlKeys() {
+  if (changed_) change_terminal(ECHOCTL, true);
 }
 
 }  // namespace quipu::app

@@ -32,4 +32,16 @@ class LineReader {
   std::unique_ptr<State> state_;
 };
 
+/// While one lives, the terminal prints no "^C" into the answer.
+class QuietControlKeys {
+ public:
+  QuietControlKeys();
+  ~QuietControlKeys();
+  QuietControlKeys(const QuietControlKeys&) = delete;
+  QuietControlKeys& operator=(const QuietControlKeys&) = delete;
+
+ private:
+  bool changed_ = false;
+};
+
 }  // namespace quipu::app

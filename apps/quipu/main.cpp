@@ -1,9 +1,12 @@
 // quipu: the command-line program.
+#include <langinfo.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <clocale>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "cli.hpp"
 #include "commands.hpp"
@@ -14,6 +17,12 @@ namespace {
 
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
+
+/// Line editing counts characters as the locale says; text is UTF-8 whatever the locale.
+void use_utf8() {
+  std::setlocale(LC_CTYPE, "");
+  if (std::string_view(nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
+}
 
 /// One line on stderr, whatever the message holds.
 int report(std::string message, int status) {
@@ -75,11 +84,14 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace quipu::app;
   prepare_standard_streams();
-  std::setlocale(LC_CTYPE, "");
+  use_utf8();
   try {
     CLI::App app("Runs large language models from GGUF files.", "quipu");
     app.set_version_flag("--version", "quipu " QUIPU_VERSION);
     app.require_subcommand(0, 1);
+    app.footer(
+        "Each option also reads the environment: --ctx-size is QUIPU_CTX_SIZE. The command line wins.");
+    format_help(app);
     add_run(app);
     add_chat(app);
     add_tokenize(app);

@@ -1,7 +1,6 @@
 // `quipu models`: what can be asked for by name, and what is in the cache.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/json.hpp>
 #include <filesystem>
@@ -77,10 +76,10 @@ void print_table(const std::vector<Row>& list) {
 }  // namespace
 
 void add_models(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("models", "List the models known by name and those in the cache");
+  CLI::App& command = add_command(app, "models", "List the models known by name and those in the cache");
   auto as_json = std::make_shared<bool>(false);
-  flag_option(*command, "--json", *as_json, "one JSON object");
-  command->callback([as_json] { *as_json ? print_json(rows()) : print_table(rows()); });
+  flag_option(command, "--json", *as_json, "one JSON object");
+  on_run(command, [as_json] { *as_json ? print_json(rows()) : print_table(rows()); });
 }
 
 }  // namespace quipu::app

@@ -1,10 +1,10 @@
 // `quipu pull NAME`: download a model into the cache.
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <string>
 
 #include "catalogue.hpp"
+#include "cli.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "hub.hpp"
@@ -14,11 +14,10 @@
 namespace quipu::app {
 
 void add_pull(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("pull", "Download a model into the cache and print its path");
+  CLI::App& command = add_command(app, "pull", "Download a model into the cache and print its path");
   auto name = std::make_shared<std::string>();
-  command->add_option("name", *name, "a catalogue name (see `quipu models`) or hf:org/repo[@revision][:file]")
-      ->required();
-  command->callback([name] {
+  argument(command, "name", *name, "a catalogue name (see `quipu models`) or hf:org/repo[@revision][:file]");
+  on_run(command, [name] {
     std::filesystem::path path;
     if (name->rfind("hf:", 0) == 0) {
       path = fetch_from_hub(parse_hub_reference(*name));

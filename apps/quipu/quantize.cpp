@@ -1,7 +1,6 @@
 // `quipu quantize IN OUT TYPE`: the same model in another type, tensor by tensor.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -169,16 +168,16 @@ void quantize(const QuantizeFlags& flags) {
 }  // namespace
 
 void add_quantize(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("quantize", "Write a model in another type");
+  CLI::App& command = add_command(app, "quantize", "Write a model in another type");
   auto flags = std::make_shared<QuantizeFlags>();
-  command->add_option("in", flags->in, "a GGUF file, a catalogue name or hf:org/repo[:file]")->required();
-  command->add_option("out", flags->out, "the file to write")->required();
-  command->add_option("type", flags->type, mix_names())->required();
-  flag_option(*command, "--allow-requantize", flags->allow_requantize,
+  argument(command, "in", flags->in, "a GGUF file, a catalogue name or hf:org/repo[:file]");
+  argument(command, "out", flags->out, "the file to write");
+  argument(command, "type", flags->type, mix_names());
+  flag_option(command, "--allow-requantize", flags->allow_requantize,
               "quantise tensors that are quantised already, at a loss");
-  integer_option(*command, "-t,--threads", flags->threads,
+  integer_option(command, "-t,--threads", flags->threads,
                  {0, 4096, "0: what the machine and its limits give"}, "threads");
-  command->callback([flags] { quantize(*flags); });
+  on_run(command, [flags] { quantize(*flags); });
 }
 
 }  // namespace quipu::app

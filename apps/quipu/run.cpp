@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <boost/json.hpp>
 #include <cerrno>
 #include <cstring>
@@ -134,29 +133,30 @@ void run(const RunFlags& flags) {
 }  // namespace
 
 void add_run(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("run", "Answer one prompt");
+  CLI::App& command = add_command(app, "run", "Answer one prompt");
   auto flags = std::make_shared<RunFlags>();
-  flags->model.add(*command);
-  parsed_option(*command, "-p,--prompt", "TEXT",
+  flags->model.add(command);
+  parsed_option(command, "-p,--prompt", "TEXT",
                 "the prompt, as a user's message when the model has a chat template; - reads standard input",
                 [raw = flags.get()](const std::string& value) {
                   raw->prompt = value;
                   raw->has_prompt = true;
                 });
-  text_option(*command, "-f,--file", flags->prompt_file, "read the prompt from a file");
-  text_option(*command, "--system", flags->system, "(-sys) system message");
-  flag_option(*command, "--raw,--no-chat-template", flags->raw,
+  text_option(command, "-f,--file", flags->prompt_file, "read the prompt from a file");
+  text_option(command, "--system", flags->system, "(-sys) system message");
+  flag_option(command, "--raw,--no-chat-template", flags->raw,
               "continue the prompt as plain text, without the chat template");
-  flag_option(*command, "-e,--escape", flags->escape, "read \\n, \\t, \\\\ and \\\" in -p as C does");
-  flags->generation.add(*command);
-  flags->sampling.add(*command);
-  flags->engine.add(*command);
-  text_option(*command, "--prompt-cache", flags->prompt_cache,
+  flag_option(command, "-e,--escape", flags->escape, "read \\n, \\t, \\\\ and \\\" in -p as C does");
+  text_option(command, "--prompt-cache", flags->prompt_cache,
               "file that the computed state is restored from and saved to");
-  flag_option(*command, "--json", flags->json, "print one JSON object when done");
-  flag_option(*command, "-v,--verbose", flags->verbose,
+  flag_option(command, "--json", flags->json, "print one JSON object when done");
+  flag_option(command, "-v,--verbose", flags->verbose,
               "print memory plan, threads, seed and speed on stderr");
-  command->callback([flags] { run(*flags); });
+  group_options(command, "Prompt and answer");
+  flags->generation.add(command);
+  flags->sampling.add(command);
+  flags->engine.add(command);
+  on_run(command, [flags] { run(*flags); });
 }
 
 }  // namespace quipu::app

@@ -71,7 +71,7 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, memory::Sequence seq
     : id_(id),
       request_(std::move(request)),
       sampler_(request_.sampling),
-      decoder_(tokenizer, request_.special),
+      decoder_(tokenizer, request_.special, request_.prompt.back()),
       stops_(request_.stop),
       tokenizer_(&tokenizer),
       sequence_(std::move(sequence)),

@@ -173,6 +173,20 @@ TEST(EngineContext, ABosStaysInFrontOfAShiftedContext) {
   EXPECT_EQ(kept->tokens()[0], 1);
 }
 
+TEST(EngineText, ASpaceAfterThePromptIsTextAndAtTheStartItIsThePrefixOfTheVocabulary) {
+  test::TinyModelOptions spm;
+  spm.spm = true;
+  Engine engine = make_engine({}, test::tiny_model(spm));
+  const std::int32_t spaced_t = engine.model().tokenizer().encode("t").back();  // "\u2581t"
+  const auto text = [&](std::vector<std::int32_t> prompt) {
+    Request request = greedy(std::move(prompt), 2);
+    request.sampling.logit_bias[spaced_t] = 1e6F;
+    return engine.generate(request).text;
+  };
+  EXPECT_EQ(text(engine.model().tokenizer().encode("abc")), " t t");
+  EXPECT_EQ(text({1}), "t t");  // BOS alone
+}
+
 TEST(EngineRequest, RefusalsNameTheParameter) {
   Engine engine = make_engine();
   const auto message = [&](const std::function<void(Request&)>& change) {

@@ -5,8 +5,10 @@
 
 #include "core/error.hpp"
 #include "edit_model.hpp"
+#include "formats/gguf/splits.hpp"
 #include "golden.hpp"
 #include "models/model.hpp"
+#include "run_model.hpp"
 
 namespace quipu {
 namespace {
@@ -283,6 +285,29 @@ TEST_F(ModelLoad, TheFingerprintTellsModelsApart) {
                            last.data = changed.data();
                          })),
             original);
+}
+
+TEST_F(ModelLoad, AModelInShardsGivesTheLogitsOfTheWholeFile) {
+  const auto whole = test::golden_path("llama_gqa.gguf");
+  constexpr std::uint32_t kShards = 3;
+  for (std::uint32_t shard = 0; shard < kShards; ++shard) {
+    const auto all = static_cast<std::int64_t>(gguf::File::open(whole).tensors().size());
+    test::write_edited(whole, folder_ / gguf::split_file_name("model", shard + 1, kShards),
+                       {{gguf::kSplitNumberKey, u32(shard)},
+                        {gguf::kSplitCountKey, u32(kShards)},
+                        {gguf::kSplitTensorsKey, i32(all)}},
+                       [&](std::vector<TensorView>& tensors) {
+                         const std::size_t from = tensors.size() * shard / kShards;
+                         const std::size_t to = tensors.size() * (shard + 1) / kShards;
+                         tensors = {tensors.begin() + static_cast<std::ptrdiff_t>(from),
+                                    tensors.begin() + static_cast<std::ptrdiff_t>(to)};
+                       });
+  }
+  const std::vector<std::int32_t> tokens{5, 17, 2, 60, 33, 8, 41};
+  const auto logits = [&](const std::filesystem::path& path) {
+    return test::ModelRun(Model::load(path), backends::make_cpu_backend(), 64, 64).push(tokens);
+  };
+  EXPECT_EQ(logits(folder_ / gguf::split_file_name("model", 1, kShards)), logits(whole));
 }
 
 TEST_F(ModelLoad, WhatIsNoFileIsAnError) {
