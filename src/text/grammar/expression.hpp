@@ -1,0 +1,199 @@
+// Languages as expressions. A state of the automaton is an expression: the language of the texts that may
+// still come. Reading a byte takes the derivative (Brzozowski, "Derivatives of Regular Expressions", 1964);
+// expressions are stored once each, so that a state is a number, derivatives are remembered, and copying a
+// state or going back to an earlier one costs nothing. A call of a rule leaves what follows it as the tail of
+// a concatenation: that tail is the pushdown automaton's stack, shared among all states that have it. Counted
+// repeats carry their counts, so that nothing is unrolled.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "text/grammar/byte_set.hpp"
+
+namespace quipu::text::grammar {
+
+using Id = std::uint32_t;
+inline constexpr Id kNever = 0;  ///< the empty language
+inline constexpr Id kEmpty = 1;  ///< the empty text
+inline constexpr std::uint32_t kUnbounded = 0xffffffff;
+
+enum class Kind : std::uint8_t {
+  never,
+  empty,
+  bytes,       ///< one byte of a set
+  special,     ///< one control token, by name
+  concat,      ///< first · second; first is never a concat itself
+  choice,      ///< one of the children
+  both,        ///< all of the children at once
+  complement,  ///< every text that the child does not have
+  repeat,      ///< low to high times the body
+  lexeme,      ///< the body, kept together: what it accepts does not depend on what follows
+  rule,        ///< a call of a rule
+  modulo,      ///< decimal digits whose value, appended to a value of `high`, is divisible by `low`
+  until,       ///< free text up to the first of some tags, then that tag's continuation
+};
+
+inline bool is_list_kind(Kind kind) { return kind == Kind::choice || kind == Kind::both; }
+
+struct Node {
+  Kind kind = Kind::never;
+  bool nullable = false;    ///< has the empty text
+  bool intersects = false;  ///< has `both` or `complement` inside: may be empty without being kNever
+  bool wide = false;        ///< repeats a large class of characters
+  bool unit = false;        ///< the encodings of a class of characters: no one is the prefix of another
+  bool universal = false;   ///< a unit that holds every character
+  std::uint16_t depth = 0;  ///< nesting, tails not counted
+  Id a = 0;  ///< concat: first; choice, both: index of the children; others: body, set, name, rule, tags
+  Id b = 0;  ///< concat: second; choice, both: number of children; until: place in the tags' automaton
+  std::uint32_t low = 0, high = 0;  ///< repeat: counts; modulo: divisor and remainder
+};
+
+/// The tags that end a free text, as an Aho-Corasick automaton over bytes.
+struct Tags {
+  struct Place {
+    std::vector<std::pair<unsigned char, std::uint32_t>> next;  ///< sorted by byte; others lead to `start`
+    std::int32_t found = -1;                                    ///< tag that ends here
+  };
+  std::vector<Place> places;
+  std::vector<Id> then;                               ///< continuation of each tag
+  std::vector<std::pair<std::uint32_t, Id>> special;  ///< control tokens that are tags, with continuation
+  bool may_end = false;                               ///< the text may end without a tag
+  std::uint32_t budget = 0;                           ///< tokens of free text; 0: no limit
+  std::vector<Id> forced;                             ///< what must follow at each place when they are used up
+};
+
+/// Deeper nesting is refused: derivatives recurse on it.
+inline constexpr std::uint16_t kMaxDepth = 300;
+
+/// Expressions, each stored once. Constructors simplify; they throw `Error` (unsupported) beyond the limits.
+class Store {
+ public:
+  Store();
+
+  Id bytes(const ByteSet& set);
+  Id byte(unsigned char value) { return bytes(ByteSet::one(value)); }
+  Id literal(std::string_view text);
+  Id special(std::string_view name);
+  Id concat(Id first, Id second);
+  Id concat(std::initializer_list<Id> parts);
+  Id choice(std::vector<Id> children);
+  Id choice(Id first, Id second) { return choice(std::vector<Id>{first, second}); }
+  Id optional(Id body) { return choice(body, kEmpty); }
+  Id both(std::vector<Id> children);
+  Id both(Id first, Id second) { return both(std::vector<Id>{first, second}); }
+  Id complement(Id body);
+  /// `high` may be kUnbounded.
+  Id repeat(Id body, std::uint32_t low, std::uint32_t high);
+  /// kNever when the body's language is empty (which is searched for when it intersects).
+  Id lexeme(Id body);
+  /// The same for a body that is known not to be empty.
+  Id living_lexeme(Id body);
+  Id modulo(std::uint32_t divisor, std::uint32_t remainder);
+  Id until(Tags tags);
+  /// Marks a class of characters: see Node::unit, wide, universal.
+  Id unit(Id body, bool wide, bool universal);
+
+  /// Rules may be called before they have a body.
+  std::uint32_t new_rule(std::string name);
+  void set_rule(std::uint32_t rule, Id body) { rules_[rule].body = body; }
+  Id call(std::uint32_t rule);
+  std::size_t rules() const { return rules_.size(); }
+  Id rule_body(std::uint32_t rule) const { return rules_[rule].body; }
+  const std::string& rule_name(std::uint32_t rule) const { return rules_[rule].name; }
+
+  const Node& node(Id id) const { return nodes_[id]; }
+  std::span<const Id> children(const Node& node) const { return {lists_.data() + node.a, node.b}; }
+  const ByteSet& set(const Node& node) const { return sets_[node.a]; }
+  const Tags& tags(const Node& node) const { return tags_[node.a]; }
+  const std::vector<std::string>& specials() const { return specials_; }
+  bool nullable(Id id) const { return nodes_[id].nullable; }
+  std::size_t size() const { return nodes_.size(); }
+  std::size_t memory() const;
+
+  // ---- the automaton; symbols are classes of bytes, then control tokens ----
+
+  using Symbol = std::uint32_t;
+  /// Divides the bytes into classes that no set tells apart. Afterwards no new sets or names may be made.
+  void freeze();
+  bool frozen() const { return symbols_ != 0; }
+  Symbol symbol(unsigned char byte) const { return class_of_[byte]; }
+  Symbol special_symbol(std::size_t name) const { return classes_ + static_cast<Symbol>(name); }
+  /// Any control token that the grammar does not name: allowed in free text only.
+  Symbol other_special() const { return symbols_ - 1; }
+  /// Language of the texts that follow `symbol` in `id`.
+  Id derive(Id id, Symbol symbol);
+  /// The same, quickly where it is remembered.
+  Id next(Id id, Symbol symbol) {
+    if (id < row_.size() && row_[id] != kUnknown) {
+      const Id known = derived_[std::size_t{row_[id]} + symbol];
+      if (known != kUnknown) return known;
+    }
+    return derive(id, symbol);
+  }
+  /// Whether the language has a text. Searches when the expression intersects; throws `Error` (unsupported)
+  /// when the search is too long.
+  bool alive(Id id);
+
+  /// The expression of another store, with its rules. `map`, of the other's size, is filled with ids here
+  /// (kUnknown elsewhere); rules are carried over by number and must exist here.
+  Id import(const Store& from, Id id, std::vector<Id>& map);
+  static constexpr Id kUnknown = 0xffffffff;
+  /// A finished grammar with its rules, into an empty store.
+  Id import_grammar(const Store& from, Id start, std::vector<Id>& map);
+
+  void set_rule_nullable(std::uint32_t rule, bool nullable) { rules_[rule].nullable = nullable; }
+
+  // ---- limits ----
+  std::size_t max_nodes = 4'000'000;
+  std::uint64_t max_search = 400'000;  ///< derivatives that one `alive` may take
+
+ private:
+  struct Rule {
+    std::string name;
+    Id body = kNever;
+    bool nullable = false;
+  };
+
+  Id intern(const Node& node, std::span<const Id> list = {});
+  bool same(const Node& x, const Node& node, std::span<const Id> list) const;
+  std::uint64_t hash(const Node& node, std::span<const Id> list) const;
+  void grow_table();
+  std::uint32_t set_index(const ByteSet& set);
+  Id list_node(Kind kind, const std::vector<Id>& children);
+  bool factor(std::vector<Id>& children);
+  Id unite_bytes(std::vector<Id>& children);
+  bool merge_repeats(std::vector<Id>& children);
+  Id compute(Id id, Symbol symbol);
+  Id derive_concat(Id id, Symbol symbol);
+  Id derive_until(const Node& node, Symbol symbol);
+  Id until_at(std::uint32_t tags, std::uint32_t place);
+  std::uint16_t depth_above(std::span<const Id> children) const;
+
+  std::uint64_t serial_;  // no two stores have the same
+  int factoring_ = 0;     // depth of the recursion
+  std::vector<Node> nodes_;
+  std::vector<Id> lists_;
+  std::vector<Id> table_;  // open addressing
+  std::vector<ByteSet> sets_;
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> set_index_;
+  std::vector<Tags> tags_;
+  std::map<std::pair<std::uint64_t, Id>, std::uint32_t> tags_map_;  // imported ones
+  std::vector<std::string> specials_;
+  std::vector<Rule> rules_;
+
+  std::array<Symbol, 256> class_of_{};
+  std::vector<unsigned char> representative_;
+  Symbol classes_ = 0, symbols_ = 0;
+  std::vector<std::uint32_t> row_;  // of derivatives, by id; kUnknown: none yet
+  std::vector<Id> derived_;
+  enum class Life : std::uint8_t { unknown, alive, dead };
+  std::unordered_map<Id, Life> life_;
+};
+
+}  // namespace quipu::text::grammar

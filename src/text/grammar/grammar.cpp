@@ -1,0 +1,176 @@
+#include "text/grammar/grammar.hpp"
+
+#include <utility>
+
+#include "core/error.hpp"
+#include "text/grammar/code_points.hpp"
+#include "text/grammar/finish.hpp"
+#include "text/grammar/gbnf.hpp"
+#include "text/grammar/pattern.hpp"
+
+namespace quipu::text::grammar {
+
+Grammar Grammar::from(const std::function<Id(Store&)>& build) {
+  Store draft;
+  const Id root = build(draft);
+  auto store = std::make_shared<Store>();
+  Grammar grammar;
+  grammar.start_ = finish(draft, root, *store);
+  grammar.store_ = std::move(store);
+  return grammar;
+}
+
+Grammar Grammar::from_gbnf(std::string_view source, std::string_view root) {
+  return from([&](Store& store) { return gbnf(store, source, root); });
+}
+
+Grammar Grammar::from_json_schema(std::string_view schema, const SchemaOptions& options) {
+  return from([&](Store& store) { return json_schema(store, schema, options); });
+}
+
+Grammar Grammar::from_regex(std::string_view source) {
+  return from([&](Store& store) {
+    Encoder encoder(store, Encoding::utf8);
+    const Id id = store.lexeme(pattern(encoder, source, Anchoring::whole));
+    if (id == kNever)
+      fail(ErrorCode::invalid_argument, "the pattern \"{}\" matches no text", printable(source, 100));
+    return id;
+  });
+}
+
+Grammar Grammar::from_choices(std::span<const std::string> choices) {
+  if (choices.empty()) fail(ErrorCode::invalid_argument, "the list of choices is empty");
+  return from([&](Store& store) { return one_of_texts(store, {choices.begin(), choices.end()}); });
+}
+
+Grammar Grammar::any_json_object() { return from_json_schema(R"({"type":"object"})"); }
+
+bool matches(const Grammar& grammar, std::string_view text) {
+  Store store;
+  std::vector<Id> map(grammar.store().size(), Store::kUnknown);
+  Id state = store.import_grammar(grammar.store(), grammar.start(), map);
+  store.freeze();
+  for (const char c : text) {
+    state = store.derive(state, store.symbol(static_cast<unsigned char>(c)));
+    if (state == kNever) return false;
+  }
+  return store.nullable(state);
+}
+
+// ---- constraint ----
+
+Constraint::Constraint(const Grammar& grammar, std::shared_ptr<const TokenTable> table)
+    : grammar_(grammar), table_(std::move(table)) {
+  current_ = make();
+}
+
+std::shared_ptr<Constraint::Generation> Constraint::make() const {
+  auto made = std::make_shared<Generation>();
+  const Store& from = grammar_.store();
+  std::vector<Id> map(from.size(), Store::kUnknown);
+  made->start = made->store.import_grammar(from, grammar_.start(), map);
+  made->store.freeze();
+  made->masks = std::make_unique<Masks>(made->store, *table_);
+  return made;
+}
+
+// ---- matcher ----
+
+Matcher::Matcher(std::shared_ptr<Constraint> constraint) : constraint_(std::move(constraint)) {
+  const std::lock_guard lock(constraint_->mutex_);
+  generation_ = constraint_->current_;
+  now_.state = generation_->start;
+}
+
+/// When the states have become too many, moves to a store without those that nobody is in.
+void Matcher::renew() {
+  if (generation_->store.memory() > constraint_->max_memory && constraint_->current_ == generation_)
+    constraint_->current_ = constraint_->make();
+  if (constraint_->current_ == generation_) return;
+  const std::shared_ptr<Constraint::Generation> next = constraint_->current_;
+  std::vector<Id> map(generation_->store.size(), Store::kUnknown);
+  now_.state = next->store.import(generation_->store, now_.state, map);
+  for (Place& place : before_) place.state = next->store.import(generation_->store, place.state, map);
+  generation_ = next;
+}
+
+std::shared_ptr<const Bits> Matcher::allowed() {
+  const std::lock_guard lock(constraint_->mutex_);
+  renew();
+  if (now_.finished) return std::make_shared<Bits>(constraint_->table_->words(), 0);
+  return generation_->masks->of(now_.state);
+}
+
+bool Matcher::accept(Token token) {
+  const std::lock_guard lock(constraint_->mutex_);
+  const TokenTable& table = *constraint_->table_;
+  if (now_.finished || token < 0 || static_cast<std::size_t>(token) >= table.size()) return false;
+  renew();
+  Store& store = generation_->store;
+  const TokenTable::Entry& entry = table.entry(token);
+  Place next = now_;
+  switch (entry.use) {
+    case TokenTable::Use::never:
+      return false;
+    case TokenTable::Use::text:
+      for (const char c : entry.text) {
+        next.state = store.next(next.state, store.symbol(static_cast<unsigned char>(c)));
+        if (next.state == kNever) return false;
+      }
+      break;
+    case TokenTable::Use::control:
+    case TokenTable::Use::end: {
+      const auto symbol = generation_->masks->named(token);
+      const bool is_end = entry.use == TokenTable::Use::end;
+      const Id state = symbol    ? store.next(now_.state, *symbol)
+                       : is_end ? kNever
+                                : store.next(now_.state, store.other_special());
+      if (state == kNever && !(is_end && store.nullable(now_.state))) return false;
+      next.state = state == kNever ? kEmpty : state;
+      next.finished = state == kNever;
+      break;
+    }
+  }
+  apply_budget(next);
+  before_.push_back(now_);
+  now_ = next;
+  return true;
+}
+
+/// A free text with a budget of tokens ends by force when they are used up.
+void Matcher::apply_budget(Place& place) {
+  Store& store = generation_->store;
+  const Node node = store.node(place.state);
+  const bool chained = node.kind == Kind::concat;
+  const Node first = chained ? store.node(node.a) : node;
+  if (first.kind != Kind::until || store.tags(first).budget == 0) {
+    place.free_tokens = 0;
+    return;
+  }
+  const Tags& tags = store.tags(first);
+  if (++place.free_tokens < tags.budget) return;
+  const Id forced = tags.forced[std::min<std::size_t>(first.b, tags.forced.size() - 1)];
+  place.state = chained ? store.concat(forced, node.b) : forced;
+  place.free_tokens = 0;
+}
+
+bool Matcher::is_accepting() const {
+  const std::lock_guard lock(constraint_->mutex_);
+  return now_.finished || generation_->store.nullable(now_.state);
+}
+
+bool Matcher::is_complete() {
+  const std::lock_guard lock(constraint_->mutex_);
+  return now_.finished || now_.state == kEmpty;
+}
+
+void Matcher::rollback(std::size_t tokens) {
+  if (tokens > before_.size())
+    fail(ErrorCode::invalid_argument, "cannot take {} tokens back, only {} were accepted", tokens,
+         before_.size());
+  if (tokens == 0) return;
+  now_ = before_[before_.size() - tokens];
+  before_.resize(before_.size() - tokens);
+}
+
+}  // namespace quipu::text::grammar

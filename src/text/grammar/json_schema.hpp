@@ -1,0 +1,29 @@
+// JSON Schema (draft 2020-12) as expressions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/grammar/expression.hpp"
+
+namespace quipu::text::grammar {
+
+struct SchemaOptions {
+  /// White space between tokens: one space, or up to two line ends with up to 20 spaces or tabs. False: none.
+  bool white_space = true;
+  /// What error messages call the schema, such as "the parameters of the tool \"f\"".
+  std::string what = "the JSON schema";
+};
+
+/// The JSON texts that are valid under a schema: properties in the order in which they are declared, then
+/// others; strings with JSON's escapes. Numbers, white space and nesting are bounded so that a text always
+/// comes to its end. Throws `Error` (invalid_argument, unsupported) that names the path in the schema and the
+/// keyword: what cannot be held is refused, nothing is left aside in silence.
+Id json_schema(Store& store, std::string_view schema, const SchemaOptions& options);
+
+/// One of some texts, byte for byte.
+Id one_of_texts(Store& store, std::vector<std::string> texts);
+
+}  // namespace quipu::text::grammar

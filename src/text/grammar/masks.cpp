@@ -1,0 +1,423 @@
+#include "text/grammar/masks.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace quipu::text::grammar {
+
+namespace {
+
+constexpr std::size_t kMaxMaskBytes = std::size_t{64} << 20;
+
+void unite(Bits& out, const Bits& other) {
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] |= other[i];
+}
+
+std::uint64_t mix(std::uint64_t h, std::uint64_t value) {
+  h ^= value + 0x9e3779b97f4a7c15 + (h << 6) + (h >> 2);
+  h *= 0xff51afd7ed558ccd;
+  return h ^ (h >> 32);
+}
+
+}  // namespace
+
+// ---- what grammars share ----
+
+void PrefixCache::make_room(std::size_t bytes) {
+  if (bytes_ + bytes > kMaxBytes) {
+    runs_.clear();
+    prefixes_.clear();
+    bytes_ = 0;
+  }
+  bytes_ += bytes;
+}
+
+std::shared_ptr<const RunTable> PrefixCache::find_run(const Fingerprint& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = runs_.find(key);
+  return it == runs_.end() ? nullptr : it->second;
+}
+
+void PrefixCache::add_run(const Fingerprint& key, std::shared_ptr<const RunTable> table, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  make_room(bytes);
+  runs_[key] = std::move(table);
+}
+
+std::shared_ptr<const Prefix> PrefixCache::find_prefix(const Fingerprint& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = prefixes_.find(key);
+  return it == prefixes_.end() ? nullptr : it->second;
+}
+
+void PrefixCache::add_prefix(const Fingerprint& key, std::shared_ptr<const Prefix> prefix,
+                             std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  make_room(bytes);
+  prefixes_[key] = std::move(prefix);
+}
+
+// ---- masks ----
+
+Masks::Masks(Store& store, const TokenTable& table)
+    : store_(store), table_(table), path_(table.max_depth() + 1), path2_(table.max_depth() + 1) {
+  for (std::size_t i = 0; i < store.specials().size(); ++i) {
+    if (const auto token = table.find_control(store.specials()[i]))
+      named_.emplace(*token, store.special_symbol(i));
+  }
+}
+
+std::optional<Store::Symbol> Masks::named(Token token) const {
+  const auto it = named_.find(token);
+  return it == named_.end() ? std::nullopt : std::optional(it->second);
+}
+
+/// Visits the trie below `from` as far as the text can go on: visit(node, state), which returns whether to go
+/// on below.
+template <class F>
+void Masks::walk(Id start, std::uint32_t from, F&& visit) {
+  const auto& nodes = table_.nodes();
+  const std::uint32_t end = nodes[from].end;
+  path_[nodes[from].depth] = start;
+  for (std::uint32_t i = from + 1; i < end;) {
+    const TokenTable::TrieNode node = nodes[i];
+    const Id state = store_.next(path_[node.depth - 1], store_.symbol(node.byte));
+    if (state == kNever || !visit(i, state)) {
+      i = node.end;
+      continue;
+    }
+    path_[node.depth] = state;
+    ++i;
+  }
+}
+
+std::shared_ptr<const Bits> Masks::of(Id state) {
+  const auto it = masks_.find(state);
+  if (it != masks_.end()) return it->second;
+  auto bits = std::make_shared<Bits>(table_.words(), 0);
+  add(state, *bits);
+  add_controls(state, *bits);
+  const std::size_t bytes = table_.words() * 8 + 64;
+  if (bytes_ + bytes > kMaxMaskBytes) {
+    masks_.clear();
+    prefixes_.clear();
+    bytes_ = 0;
+  }
+  bytes_ += bytes;
+  masks_.emplace(state, bits);
+  return bits;
+}
+
+void Masks::add_controls(Id state, Bits& out) {
+  if (store_.nullable(state))
+    for (const Token token : table_.ends()) set_bit(out, static_cast<std::size_t>(token));
+  for (const auto& [token, symbol] : named_)
+    if (store_.next(state, symbol) != kNever) set_bit(out, static_cast<std::size_t>(token));
+  if (store_.next(state, store_.other_special()) == kNever) return;
+  for (const Token token : table_.controls())
+    if (!named_.contains(token)) set_bit(out, static_cast<std::size_t>(token));
+}
+
+void Masks::add(Id state, Bits& out) {
+  const Node node = store_.node(state);
+  const auto mark = [&](std::uint32_t place, Id) {
+    if (table_.nodes()[place].token)
+      table_.for_each_token(place, [&](std::size_t token) { set_bit(out, token); });
+    return true;
+  };
+  if (!node.wide) return walk(state, 0, mark);
+  if (node.kind == Kind::choice) {
+    std::vector<Id> narrow;
+    const auto list = store_.children(node);
+    const std::vector<Id> children(list.begin(), list.end());
+    for (const Id child : children) {
+      if (store_.node(child).wide)
+        add(child, out);
+      else
+        narrow.push_back(child);
+    }
+    if (!narrow.empty()) walk(store_.choice(std::move(narrow)), 0, mark);
+    return;
+  }
+  if (node.kind != Kind::concat) return unite(out, prefix(state)->inside);
+  if (!store_.node(node.a).wide) return walk(state, 0, mark);
+  const std::shared_ptr<const Prefix> first = prefix(node.a);
+  unite(out, first->inside);
+  for (const std::uint32_t exit : first->exits) walk(node.b, exit, mark);
+  if (store_.nullable(node.a)) add(node.b, out);
+}
+
+// ---- prefixes ----
+
+std::shared_ptr<const Prefix> Masks::prefix(Id id) {
+  const auto it = prefixes_.find(id);
+  if (it != prefixes_.end()) return it->second;
+  std::shared_ptr<const Prefix> made = make_prefix(id);
+  bytes_ += made->inside.size() * 8 + made->exits.size() * 4;
+  prefixes_.emplace(id, made);
+  return made;
+}
+
+std::shared_ptr<const Prefix> Masks::make_prefix(Id id) {
+  const Node node = store_.node(id);
+  if (node.kind == Kind::choice) {
+    auto made = std::make_shared<Prefix>();
+    made->inside.assign(table_.words(), 0);
+    const auto list = store_.children(node);
+    const std::vector<Id> children(list.begin(), list.end());
+    for (const Id child : children) {
+      const std::shared_ptr<const Prefix> one = prefix(child);
+      unite(made->inside, one->inside);
+      made->exits.insert(made->exits.end(), one->exits.begin(), one->exits.end());
+    }
+    std::sort(made->exits.begin(), made->exits.end());
+    made->exits.erase(std::unique(made->exits.begin(), made->exits.end()), made->exits.end());
+    return made;
+  }
+  if (node.kind != Kind::lexeme || !node.wide) return walked_prefix(id);
+  Id repeat = 0, rest = 0;
+  if (run_parts(id, repeat, rest)) {
+    if (const auto table = run_table(repeat, rest))
+      return from_run(*table, store_.node(repeat).low, store_.node(repeat).high);
+  }
+  const Fingerprint key = fingerprint(id);
+  if (auto known = table_.cache().find_prefix(key)) return known;
+  const Id simpler = reference(id);
+  std::shared_ptr<const Prefix> made = simpler != kNever ? from_reference(id, simpler) : walked_prefix(id);
+  table_.cache().add_prefix(key, made, made->inside.size() * 8 + made->exits.size() * 4);
+  return made;
+}
+
+std::shared_ptr<const Prefix> Masks::walked_prefix(Id id) {
+  auto made = std::make_shared<Prefix>();
+  made->inside.assign(table_.words(), 0);
+  walk(id, 0, [&](std::uint32_t place, Id state) {
+    if (table_.nodes()[place].token)
+      table_.for_each_token(place, [&](std::size_t token) { set_bit(made->inside, token); });
+    if (store_.nullable(state)) made->exits.push_back(place);
+    return true;
+  });
+  return made;
+}
+
+// ---- runs of characters ----
+
+/// Whether a lexeme is a counted run of characters of a class, then a rest.
+bool Masks::run_parts(Id lexeme, Id& repeat, Id& rest) const {
+  Id body = store_.node(lexeme).a;
+  rest = kEmpty;
+  if (store_.node(body).kind == Kind::concat) {
+    rest = store_.node(body).b;
+    body = store_.node(body).a;
+  }
+  repeat = body;
+  const Node& node = store_.node(body);
+  return node.kind == Kind::repeat && store_.node(node.a).unit && store_.node(node.a).wide &&
+         !store_.node(rest).intersects;
+}
+
+std::shared_ptr<const RunTable> Masks::run_table(Id repeat, Id rest) {
+  const Id unit = store_.node(repeat).a;
+  const Fingerprint a = fingerprint(unit), b = fingerprint(rest);
+  const Fingerprint key{mix(a.first, b.first), mix(a.second, b.second)};
+  if (auto known = table_.cache().find_run(key)) return known;
+  // The end of the run must show at its first byte.
+  for (Store::Symbol symbol = 0; symbol < store_.other_special(); ++symbol) {
+    if (store_.derive(unit, symbol) != kNever && store_.derive(rest, symbol) != kNever) return nullptr;
+  }
+  const auto made = make_run_table(unit, rest);
+  table_.cache().add_run(key, made, made->up_to.size() * table_.words() * 8 + made->exits.size() * 8);
+  return made;
+}
+
+std::shared_ptr<const RunTable> Masks::make_run_table(Id unit, Id rest) {
+  auto made = std::make_shared<RunTable>();
+  struct Inside {
+    std::uint32_t characters, token;
+  };
+  std::vector<Inside> inside;
+  const Id boundary = store_.concat(store_.repeat(unit, 0, kUnbounded), rest);
+  struct Place {
+    std::uint32_t characters;
+    enum : std::uint8_t { between, within, behind } where;  // characters, or behind the run
+  };
+  std::vector<Place> places(table_.max_depth() + 1, Place{0, Place::between});
+  const auto& nodes = table_.nodes();
+  walk(boundary, 0, [&](std::uint32_t i, Id state) {
+    const std::size_t depth = nodes[i].depth;
+    const Place before = places[depth - 1];
+    Place& here = places[depth];
+    here = before;
+    if (before.where == Place::between &&
+        store_.next(unit, store_.symbol(nodes[i].byte)) == kNever)
+      here.where = Place::behind;
+    if (here.where != Place::behind) {
+      here.where = state == boundary ? Place::between : Place::within;
+      if (here.where == Place::between) ++here.characters;
+    }
+    if (nodes[i].token) {
+      table_.for_each_token(i, [&](std::size_t token) {
+        const auto number = static_cast<std::uint32_t>(token);
+        if (here.where == Place::behind)
+          made->tails.push_back({here.characters, number});
+        else
+          inside.push_back({here.characters + (here.where == Place::within ? 1 : 0), number});
+      });
+    }
+    const bool complete = here.where == Place::behind ? store_.nullable(state)
+                                                      : here.where == Place::between && store_.nullable(rest);
+    if (complete) made->exits.push_back({here.characters, i});
+    return true;
+  });
+  std::sort(inside.begin(), inside.end(),
+            [](const Inside& x, const Inside& y) { return x.characters < y.characters; });
+  Bits bits(table_.words(), 0);
+  std::size_t next = 0;
+  // Longer tokens than this are rare: they are told apart no further.
+  constexpr std::uint32_t kMost = 128;
+  for (std::uint32_t count = 0; next < inside.size() && count < kMost; ++count) {
+    for (; next < inside.size() && inside[next].characters <= count; ++next) set_bit(bits, inside[next].token);
+    made->up_to.push_back(bits);
+  }
+  for (; next < inside.size(); ++next) set_bit(bits, inside[next].token);
+  made->up_to.push_back(bits);
+  return made;
+}
+
+std::shared_ptr<const Prefix> Masks::from_run(const RunTable& table, std::uint32_t low,
+                                              std::uint32_t high) const {
+  auto made = std::make_shared<Prefix>();
+  const std::size_t last = table.up_to.size() - 1;
+  // Between the longest count that is told apart and the end only tokens that surely fit are allowed.
+  const bool all = high == kUnbounded || high >= table_.max_depth();
+  made->inside = table.up_to[all ? last : std::min<std::size_t>(high, last > 0 ? last - 1 : 0)];
+  const auto fits = [&](const RunTable::Tail& tail) {
+    return tail.characters >= low && tail.characters <= high;
+  };
+  for (const RunTable::Tail& tail : table.tails)
+    if (fits(tail)) set_bit(made->inside, tail.place);
+  for (const RunTable::Tail& exit : table.exits)
+    if (fits(exit)) made->exits.push_back(exit.place);
+  return made;
+}
+
+// ---- restricted runs ----
+
+/// For a run with further restrictions: the same run without them. Most tokens behave alike in both.
+Id Masks::reference(Id lexeme) const {
+  Id body = store_.node(lexeme).a;
+  Id rest = kEmpty;
+  if (store_.node(body).kind == Kind::concat) {
+    rest = store_.node(body).b;
+    body = store_.node(body).a;
+  }
+  const Node node = store_.node(body);
+  if (node.kind != Kind::both) return kNever;
+  for (const Id child : store_.children(node)) {
+    const Node& part = store_.node(child);
+    if (part.kind != Kind::repeat || !store_.node(part.a).unit || !store_.node(part.a).wide) continue;
+    return store_.living_lexeme(store_.concat(child, rest));
+  }
+  return kNever;
+}
+
+std::shared_ptr<const Prefix> Masks::from_reference(Id id, Id reference) {
+  const std::shared_ptr<const Prefix> whole = prefix(reference);
+  auto made = std::make_shared<Prefix>();
+  made->inside = whole->inside;
+  const auto& nodes = table_.nodes();
+  const auto set_tokens = [&](std::uint32_t place, bool allowed) {
+    if (!nodes[place].token) return;
+    table_.for_each_token(place, [&](std::size_t token) {
+      allowed ? set_bit(made->inside, token) : clear_bit(made->inside, token);
+    });
+  };
+  std::vector<std::uint32_t> visited, exits;  // where the two differ
+  path_[0] = id;
+  path2_[0] = reference;
+  const auto size = static_cast<std::uint32_t>(nodes.size());
+  for (std::uint32_t i = 1; i < size;) {
+    const TokenTable::TrieNode node = nodes[i];
+    const Store::Symbol symbol = store_.symbol(node.byte);
+    const Id free = store_.next(path2_[node.depth - 1], symbol);
+    const Id bound = free == kNever ? kNever : store_.next(path_[node.depth - 1], symbol);
+    if (free == bound) {  // alike from here on, or both at an end
+      i = node.end;
+      continue;
+    }
+    if (bound == kNever) {
+      for (; i < node.end; ++i) {
+        set_tokens(i, false);
+        visited.push_back(i);
+      }
+      continue;
+    }
+    set_tokens(i, true);
+    visited.push_back(i);
+    if (store_.nullable(bound)) exits.push_back(i);
+    path_[node.depth] = bound;
+    path2_[node.depth] = free;
+    ++i;
+  }
+  std::vector<std::uint32_t> kept;
+  std::set_difference(whole->exits.begin(), whole->exits.end(), visited.begin(), visited.end(),
+                      std::back_inserter(kept));
+  std::merge(kept.begin(), kept.end(), exits.begin(), exits.end(), std::back_inserter(made->exits));
+  return made;
+}
+
+// ---- digests ----
+
+Fingerprint Masks::fingerprint(Id id) {
+  const auto it = fingerprints_.find(id);
+  if (it != fingerprints_.end()) return it->second;
+  const Node node = store_.node(id);
+  const auto start = static_cast<std::uint64_t>(node.kind) * 0x100000001b3 + 17;
+  Fingerprint h{mix(1, start), mix(2, start)};
+  const auto take = [&](std::uint64_t x, std::uint64_t y) { h = {mix(h.first, x), mix(h.second, y)}; };
+  take(node.low, node.high);
+  take(node.high, node.low);
+  switch (node.kind) {
+    case Kind::bytes:
+      for (const std::uint64_t word : store_.set(node).words) take(word, word);
+      break;
+    case Kind::concat: {
+      // A loop: chains may be long.
+      std::vector<Id> parts;
+      Id tail = id;
+      for (; store_.node(tail).kind == Kind::concat; tail = store_.node(tail).b)
+        parts.push_back(store_.node(tail).a);
+      parts.push_back(tail);
+      for (const Id part : parts) {
+        const Fingerprint f = fingerprint(part);
+        take(f.first, f.second);
+      }
+      break;
+    }
+    case Kind::choice:
+    case Kind::both: {
+      Fingerprint sum{0, 0};  // their order differs between stores
+      const auto list = store_.children(node);
+      const std::vector<Id> children(list.begin(), list.end());
+      for (const Id child : children) {
+        const Fingerprint f = fingerprint(child);
+        sum = {sum.first + f.first, sum.second + f.second};
+      }
+      take(sum.first, sum.second);
+      break;
+    }
+    case Kind::complement:
+    case Kind::repeat:
+    case Kind::lexeme: {
+      const Fingerprint f = fingerprint(node.a);
+      take(f.first, f.second);
+      break;
+    }
+    default:
+      break;
+  }
+  fingerprints_.emplace(id, h);
+  return h;
+}
+
+}  // namespace quipu::text::grammar

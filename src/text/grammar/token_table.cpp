@@ -1,0 +1,78 @@
+#include "text/grammar/token_table.hpp"
+
+#include <algorithm>
+
+#include "text/grammar/masks.hpp"
+
+namespace quipu::text::grammar {
+
+TokenTable::TokenTable(std::vector<Entry> entries)
+    : entries_(std::move(entries)), cache_(std::make_shared<PrefixCache>()) {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = entries_[i];
+    const auto token = static_cast<Token>(i);
+    if (entry.use == Use::text && (entry.text.empty() || entry.text.size() > 60000)) entry.use = Use::never;
+    if (entry.use == Use::text) ordered_.push_back(token);
+    if (entry.use == Use::control) controls_.push_back(token);
+    if (entry.use == Use::end) ends_.push_back(token);
+    if (entry.use == Use::control || entry.use == Use::end) names_.emplace(entry.text, token);
+  }
+  const auto text = [&](Token token) -> const std::string& { return this->entry(token).text; };
+  std::stable_sort(ordered_.begin(), ordered_.end(), [&](Token a, Token b) { return text(a) < text(b); });
+
+  nodes_.push_back({0, 0, 0, false});
+  first_.push_back(0);
+  std::vector<std::uint32_t> path{0};  // the nodes of the last text
+  for (std::size_t i = 0; i < ordered_.size(); ++i) {
+    const std::string& now = text(ordered_[i]);
+    const std::string_view before = i == 0 ? std::string_view() : std::string_view(text(ordered_[i - 1]));
+    const auto [a, b] = std::mismatch(before.begin(), before.end(), now.begin(), now.end());
+    const auto shared = static_cast<std::size_t>(b - now.begin());
+    while (path.size() > shared + 1) {
+      nodes_[path.back()].end = static_cast<std::uint32_t>(nodes_.size());
+      path.pop_back();
+    }
+    for (std::size_t d = shared; d < now.size(); ++d) {
+      path.push_back(static_cast<std::uint32_t>(nodes_.size()));
+      nodes_.push_back({0, static_cast<std::uint16_t>(d + 1), static_cast<unsigned char>(now[d]), false});
+      first_.push_back(static_cast<std::uint32_t>(i));
+    }
+    nodes_[path.back()].token = true;
+    max_depth_ = std::max(max_depth_, now.size());
+  }
+  for (const std::uint32_t node : path) nodes_[node].end = static_cast<std::uint32_t>(nodes_.size());
+  first_.push_back(static_cast<std::uint32_t>(ordered_.size()));
+  // A node's tokens are those up to the next node's first: equal texts lie side by side.
+}
+
+std::shared_ptr<const TokenTable> TokenTable::of(const Tokenizer& tokenizer) {
+  std::vector<Entry> entries(tokenizer.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto token = static_cast<Token>(i);
+    Entry& entry = entries[i];
+    if (tokenizer.is_end_of_generation(token)) {
+      entry = {tokenizer.piece(token, true), Use::end};
+      continue;
+    }
+    switch (tokenizer.type(token)) {
+      case TokenType::control:
+        entry = {tokenizer.text(token), Use::control};
+        break;
+      case TokenType::unknown:
+      case TokenType::unused:
+        entry.use = Use::never;
+        break;
+      default:
+        entry.text = tokenizer.piece(token);
+        break;
+    }
+  }
+  return std::make_shared<const TokenTable>(std::move(entries));
+}
+
+std::optional<Token> TokenTable::find_control(std::string_view name) const {
+  const auto it = names_.find(std::string(name));
+  return it == names_.end() ? std::nullopt : std::optional<Token>(it->second);
+}
+
+}  // namespace quipu::text::grammar
