@@ -23,6 +23,7 @@ struct ChatFlags {
   EngineFlags engine;
   SamplingFlags sampling;
   GenerationFlags generation;
+  ConstraintFlags constraint;
   std::string system;
   bool verbose = false;
 };
@@ -43,6 +44,8 @@ class Chat {
         sampling_(flags.sampling.resolve(session_.model->tokenizer())),
         conversation_(*session_.model, flags.system),
         reader_("> ") {
+    if (const auto grammar = flags.constraint.grammar_asked_for())
+      constraint_ = session_.engine->constrain(*grammar);
     if (flags.verbose || reader_.interactive()) write_stderr(describe(session_));
     if (reader_.interactive()) write_stderr("Type /help for the commands.\n");
   }
@@ -123,6 +126,7 @@ class Chat {
       prompt = conversation_.prompt();
     }
     engine::Request request = flags_.generation.request(sampling_);
+    request.constraint = constraint_;
     request.prompt = std::move(prompt);
     std::string printed;
     request.on_token = [&](const engine::TokenEvent& event) {
@@ -159,6 +163,7 @@ class Chat {
   engine::SamplingParams sampling_;
   Conversation conversation_;
   std::optional<memory::Sequence> memory_;  ///< state of the conversation so far
+  std::shared_ptr<text::grammar::Constraint> constraint_;
   LineReader reader_;
 };
 

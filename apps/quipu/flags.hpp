@@ -10,6 +10,7 @@
 #include "engine/engine.hpp"
 #include "engine/sampling/sampler.hpp"
 #include "models/model.hpp"
+#include "text/grammar/grammar.hpp"
 
 namespace CLI {
 class App;
@@ -66,6 +67,15 @@ struct GenerationFlags {
   void add(CLI::App& app);
   /// A request without prompt and callbacks.
   engine::Request request(const engine::SamplingParams& sampling) const;
+};
+
+/// What the answer must obey.
+struct ConstraintFlags {
+  std::string json_schema, grammar, regex;
+
+  void add(CLI::App& app);
+  /// Nothing when no flag is given. Throws `Error`: two flags at once, a bad grammar.
+  std::optional<text::grammar::Grammar> grammar_asked_for() const;
 };
 
 }  // namespace quipu::app

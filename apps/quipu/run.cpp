@@ -27,6 +27,7 @@ struct RunFlags {
   EngineFlags engine;
   SamplingFlags sampling;
   GenerationFlags generation;
+  ConstraintFlags constraint;
   std::string prompt, prompt_file, system, prompt_cache;
   bool has_prompt = false, raw = false, json = false, verbose = false, escape = false;
 };
@@ -90,6 +91,7 @@ std::string speed_line(const engine::Usage& usage) {
 
 void run(const RunFlags& flags) {
   flags.sampling.validate();
+  const auto grammar = flags.constraint.grammar_asked_for();
   const std::string prompt = read_prompt(flags);
   Session session = open_session(flags.model, flags.engine);
   const engine::SamplingParams sampling = flags.sampling.resolve(session.model->tokenizer());
@@ -98,6 +100,7 @@ void run(const RunFlags& flags) {
   if (flags.verbose) write_stderr(fmt::format("seed: {}\n", sampling.seed));
 
   engine::Request request = flags.generation.request(sampling);
+  if (grammar) request.constraint = session.engine->constrain(*grammar);
   request.prompt = prompt_tokens(flags, *session.model, prompt);
   std::string printed;
   if (!flags.json)

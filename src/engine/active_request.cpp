@@ -80,6 +80,7 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, memory::Sequence seq
       tokens_(request_.prompt),
       history_(request_.prompt),
       submitted_(Clock::now()) {
+  if (request_.constraint) matcher_.emplace(request_.constraint);
   result_.usage.prompt_tokens = static_cast<std::int64_t>(request_.prompt.size());
   // A prompt that fills the context leaves no room for a token: with a shift, room is made at once.
   if (request_.context_shift && request_.max_tokens != 0 && !request_.want_prompt_logits) make_room();
@@ -116,10 +117,18 @@ void ActiveRequest::take_logits(std::int64_t position, std::span<const float> lo
   if (last && request_.max_tokens != 0 && position + 1 < context_) sample(logits);
 }
 
+std::int32_t ActiveRequest::draw(std::span<const float> logits) {
+  if (!matcher_) return sampler_.sample(logits, history_);
+  const auto allowed = matcher_->allowed();
+  const std::int32_t token = sampler_.sample(logits, history_, TokenMask(*allowed));
+  if (!matcher_->accept(token)) fail(ErrorCode::internal, "token {} was drawn against the constraint", token);
+  return token;
+}
+
 void ActiveRequest::sample(std::span<const float> logits) {
   std::int32_t token = -1;
   try {
-    token = sampler_.sample(logits, history_);
+    token = draw(logits);
   } catch (const Error& error) {
     finish(StopReason::error, error.message());
     return;
@@ -132,7 +141,9 @@ void ActiveRequest::sample(std::span<const float> logits) {
   event.logits = logits;
   if (request_.logprobs > 0)
     event.top = top_log_probabilities(logits, request_.logprobs, token, event.log_probability);
-  const bool end = !request_.ignore_eos && tokenizer_->is_end_of_generation(token);
+  // With a constraint an end token that the grammar does not name is the end of the text.
+  const bool end =
+      matcher_ ? matcher_->is_finished() : !request_.ignore_eos && tokenizer_->is_end_of_generation(token);
   StopReason reason = end ? StopReason::end_of_generation : StopReason::none;
   if (!end) {
     text_start_.push_back(decoded_bytes_);
@@ -145,6 +156,8 @@ void ActiveRequest::sample(std::span<const float> logits) {
     const auto generated = static_cast<std::int64_t>(result_.tokens.size());
     if (stops_.matched()) {
       reason = StopReason::stop_string;
+    } else if (matcher_ && matcher_->is_complete()) {
+      reason = StopReason::end_of_generation;
     } else if (generated == request_.max_tokens) {
       reason = StopReason::max_tokens;
     } else if (!make_room()) {

@@ -12,6 +12,7 @@
 #include "engine/engine.hpp"
 #include "engine/stop_strings.hpp"
 #include "memory/prefix_tree.hpp"
+#include "text/grammar/grammar.hpp"
 #include "text/tokenizer.hpp"
 
 namespace quipu::engine {
@@ -63,7 +64,8 @@ class ActiveRequest {
  private:
   using Clock = std::chrono::steady_clock;
   void sample(std::span<const float> logits);
-  StopReason reason_to_stop(std::int32_t token) const;
+  /// Draws within the constraint, if there is one; throws `Error`.
+  std::int32_t draw(std::span<const float> logits);
   /// Makes room for one more token: nothing to do, a shift, or false.
   bool make_room();
   void keep_tokens_before_stop();
@@ -71,6 +73,7 @@ class ActiveRequest {
   RequestId id_;
   Request request_;
   Sampler sampler_;
+  std::optional<text::grammar::Matcher> matcher_;
   text::StreamDecoder decoder_;
   StopMatcher stops_;
   const text::Tokenizer* tokenizer_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "core/error.hpp"
@@ -13,6 +14,7 @@
 #include "engine/page_keeper.hpp"
 #include "engine/scheduler.hpp"
 #include "graph/memory_plan.hpp"
+#include "text/grammar/grammar.hpp"
 
 namespace quipu::engine {
 
@@ -82,6 +84,9 @@ struct Engine::Impl {
   memory::PrefixTree* shared_pages() { return tree ? &*tree : nullptr; }
   Scheduler scheduler;
   Batch batch;
+
+  std::mutex token_table_mutex;
+  std::shared_ptr<const text::grammar::TokenTable> token_table;  // made when first needed
 
   void set_up();
   void decide_memory();
@@ -297,11 +302,21 @@ Engine::~Engine() = default;
 
 const models::Model& Engine::model() const { return *impl_->model; }
 const MemoryReport& Engine::memory() const { return impl_->report; }
+std::shared_ptr<text::grammar::Constraint> Engine::constrain(const text::grammar::Grammar& grammar) const {
+  const std::lock_guard lock(impl_->token_table_mutex);
+  if (!impl_->token_table) impl_->token_table = text::grammar::TokenTable::of(impl_->model->tokenizer());
+  return std::make_shared<text::grammar::Constraint>(grammar, impl_->token_table);
+}
+
 memory::Sequence Engine::new_sequence() { return memory::Sequence(impl_->pool); }
 
 RequestId Engine::submit(Request request, memory::Sequence* base) {
   Impl& e = *impl_;
   check_request(request, {e.report.context, e.vocab});
+  if (request.constraint && request.constraint->table().size() != e.model->tokenizer().size())
+    fail(ErrorCode::invalid_argument,
+         "the constraint was made for a vocabulary of {} tokens, the model has {}",
+         request.constraint->table().size(), e.model->tokenizer().size());
   memory::Sequence sequence = new_sequence();
   if (base != nullptr) {
     if (base->pool() != e.pool)

@@ -15,6 +15,11 @@
 #include "memory/kv_cache.hpp"
 #include "models/model.hpp"
 
+namespace quipu::text::grammar {
+class Constraint;
+class Grammar;
+}  // namespace quipu::text::grammar
+
 namespace quipu::engine {
 
 struct EngineOptions {
@@ -71,9 +76,13 @@ struct Request {
   std::vector<std::string> stop;  ///< generation ends before the earliest match; it is not part of the text
   std::size_t logprobs = 0;       ///< how many of the most probable tokens each event lists
   bool ignore_eos = false;
-  bool special = false;             ///< print control tokens
-  bool context_shift = false;       ///< at a full context drop the oldest half after `keep` and recompute
-  std::int64_t keep = 0;            ///< prompt tokens that a shift keeps, a BOS besides; -1: the whole prompt
+  bool special = false;        ///< print control tokens
+  bool context_shift = false;  ///< at a full context drop the oldest half after `keep` and recompute
+  std::int64_t keep = 0;       ///< prompt tokens that a shift keeps, a BOS besides; -1: the whole prompt
+  /// What the output must obey, made by `Engine::constrain`; none: anything. The generation ends (end of
+  /// generation) where the grammar allows nothing more; end tokens are drawn only where the text is complete,
+  /// and always end it, whatever ignore_eos says.
+  std::shared_ptr<text::grammar::Constraint> constraint;
   bool want_prompt_logits = false;  ///< call on_prompt_logits for every prompt position (perplexity)
   std::function<void(const TokenEvent&)> on_token;  ///< one call per generated token
   std::function<void(std::int64_t position, std::span<const float> logits)> on_prompt_logits;
@@ -126,6 +135,8 @@ class Engine {
   /// submit + step until done.
   Result generate(Request request, memory::Sequence* base = nullptr,
                   std::optional<memory::Sequence>* keep = nullptr);
+  /// The grammar over this model's vocabulary, for any number of requests. Any thread.
+  std::shared_ptr<text::grammar::Constraint> constrain(const text::grammar::Grammar& grammar) const;
   /// A fresh, empty sequence of this engine's pool.
   memory::Sequence new_sequence();
 

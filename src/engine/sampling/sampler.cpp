@@ -1,6 +1,8 @@
 // The chain: bias, the stages in the order asked for, one draw.
 #include "engine/sampling/sampler.hpp"
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -42,6 +44,20 @@ struct Sampler::Impl {
   std::optional<Mirostat> mirostat;
   Candidates candidates;
 
+  /// False when nothing is left that could be drawn.
+  bool keep_allowed(TokenMask mask) {
+    const auto may = [&](const Candidate& c) {
+      const auto token = static_cast<std::size_t>(c.token);
+      return token / 64 < mask.size() && ((mask[token / 64] >> (token % 64)) & 1) != 0;
+    };
+    const auto items = candidates.items();
+    const bool any = std::any_of(items.begin(), items.end(), [&](const Candidate& c) {
+      return c.logit >= -std::numeric_limits<float>::max() && may(c);
+    });
+    if (any) candidates.keep_if(may);
+    return any;
+  }
+
   void apply(const StageContext& context, bool scores_only) {
     for (const Stage* stage : stages) {
       if (!scores_only || stage->changes_scores) stage->apply(candidates, params, context);
@@ -60,7 +76,8 @@ Sampler::Sampler(Sampler&&) noexcept = default;
 
 const SamplingParams& Sampler::params() const { return impl_->params; }
 
-std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std::int32_t> history) {
+std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std::int32_t> history,
+                             std::optional<TokenMask> allowed) {
   Impl& s = *impl_;
   const StageContext context{history, history.size()};
   if (!s.candidates.assign(logits)) {
@@ -69,6 +86,10 @@ std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std:
   apply_logit_bias(s.candidates, s.params, context);
   if (!s.candidates.any_allowed()) {
     fail(ErrorCode::invalid_argument, "logit_bias forbids every token the model allows");
+  }
+  if (allowed && !s.keep_allowed(*allowed)) {
+    fail(ErrorCode::invalid_argument,
+         "no token can go on: the constraint allows none that the model and logit_bias leave");
   }
   if (s.params.temperature == 0) {
     s.apply(context, true);

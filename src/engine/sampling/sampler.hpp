@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,6 +54,9 @@ struct TokenProbability {
   float log_probability;  ///< natural log of the softmax of the raw logits
 };
 
+/// Tokens that may be drawn, one bit each, 64 a word from the lowest bit on; tokens beyond the end may not.
+using TokenMask = std::span<const std::uint64_t>;
+
 /// Holds only what the parameters derive (and mirostat's running mu). The draw at `position` uses
 /// philox(seed, position), so nothing depends on earlier draws.
 class Sampler {
@@ -64,7 +68,10 @@ class Sampler {
 
   /// `history`: all tokens before the one to be drawn (prompt and output). `position` = history.size().
   /// Logits with NaN everywhere are an `Error` (internal sentence for the user); single NaNs count as -inf.
-  std::int32_t sample(std::span<const float> logits, std::span<const std::int32_t> history);
+  /// With `allowed`, other tokens are dropped before the stages; that none is left is an `Error`
+  /// (invalid_argument).
+  std::int32_t sample(std::span<const float> logits, std::span<const std::int32_t> history,
+                      std::optional<TokenMask> allowed = std::nullopt);
   const SamplingParams& params() const;
 
  private:

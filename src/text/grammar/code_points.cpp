@@ -62,13 +62,11 @@ CodePoints::CodePoints(std::initializer_list<Range> ranges) : ranges_(ranges) { 
 CodePoints::CodePoints(std::vector<Range> ranges) : ranges_(std::move(ranges)) { normalise(); }
 
 CodePoints CodePoints::all() { return {{0, kLast}}; }
-CodePoints CodePoints::dot() {
-  return CodePoints{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.complement();
-}
+CodePoints CodePoints::dot() { return CodePoints{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.complement(); }
 CodePoints CodePoints::digits() { return {{'0', '9'}}; }
 CodePoints CodePoints::word() { return {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}; }
 CodePoints CodePoints::space() {
-  return {{'\t', '\r'},       {' ', ' '},         {0xa0, 0xa0},     {0x1680, 0x1680}, {0x2000, 0x200a},
+  return {{'\t', '\r'},     {' ', ' '},       {0xa0, 0xa0},     {0x1680, 0x1680}, {0x2000, 0x200a},
           {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}, {0xfeff, 0xfeff}};
 }
 

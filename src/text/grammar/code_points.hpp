@@ -71,8 +71,8 @@ class Encoder {
   std::map<CodePoints, Id> made_;
 };
 
-/// The usual spelling of a text inside a JSON string: raw wherever JSON allows it, else the short escape, else
-/// \u00xx.
+/// The usual spelling of a text inside a JSON string: raw wherever JSON allows it, else the short escape,
+/// else \u00xx.
 std::string json_escaped(std::string_view utf8);
 
 }  // namespace quipu::text::grammar

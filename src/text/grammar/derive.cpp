@@ -29,7 +29,8 @@ void Store::freeze() {
   bool digits = false;
   for (const Node& node : nodes_) digits |= node.kind == Kind::modulo;
   if (digits)
-    for (unsigned b = '0'; b <= '9'; ++b) split(ByteSet::one(static_cast<unsigned char>(b)));
+    for (const unsigned b : {'.', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'})
+      split(ByteSet::one(static_cast<unsigned char>(b)));
   for (const Tags& tags : tags_)
     for (const Tags::Place& place : tags.places)
       for (const auto& [byte, next] : place.next) split(ByteSet::one(byte));
@@ -145,6 +146,7 @@ Id Store::compute(Id id, Symbol symbol) {
     case Kind::modulo: {
       if (symbol >= classes_) return kNever;
       const unsigned char byte = representative_[symbol];
+      if (byte == '.') return id;
       if (byte < '0' || byte > '9') return kNever;
       const std::uint64_t value = std::uint64_t{node.high} * 10 + (byte - '0');
       return modulo(node.low, static_cast<std::uint32_t>(value % node.low));

@@ -17,8 +17,6 @@ std::uint64_t mix(std::uint64_t h, std::uint64_t value) {
   return h ^ (h >> 32);
 }
 
-
-
 /// Common beginnings are looked for so deep; longer ones are found when the text gets there.
 constexpr int kMaxFactoring = 40;
 
@@ -224,8 +222,7 @@ Id Store::list_node(Kind kind, const std::vector<Id>& children) {
   node.intersects = kind == Kind::both;
   for (const Id id : children) {
     const Node& child = nodes_[id];
-    node.nullable =
-        kind == Kind::both ? node.nullable && child.nullable : node.nullable || child.nullable;
+    node.nullable = kind == Kind::both ? node.nullable && child.nullable : node.nullable || child.nullable;
     node.intersects |= child.intersects;
     node.wide |= child.wide;
   }
@@ -366,12 +363,12 @@ Id Store::both(std::vector<Id> children) {
   std::sort(children.begin(), children.end());
   children.erase(std::unique(children.begin(), children.end()), children.end());
   if (children.size() > 1)
-    std::erase_if(children, [&](Id id) {
-      return nodes_[id].kind == Kind::complement && nodes_[id].a == kNever;
-    });
+    std::erase_if(children,
+                  [&](Id id) { return nodes_[id].kind == Kind::complement && nodes_[id].a == kNever; });
   if (children.size() == 1) return children.front();
   if (children.front() == kEmpty) {  // and something else
-    const bool all = std::all_of(children.begin(), children.end(), [&](Id id) { return nodes_[id].nullable; });
+    const bool all =
+        std::all_of(children.begin(), children.end(), [&](Id id) { return nodes_[id].nullable; });
     return all ? kEmpty : kNever;
   }
   if (merge_repeats(children)) return both(std::move(children));

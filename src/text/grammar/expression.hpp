@@ -35,7 +35,8 @@ enum class Kind : std::uint8_t {
   repeat,      ///< low to high times the body
   lexeme,      ///< the body, kept together: what it accepts does not depend on what follows
   rule,        ///< a call of a rule
-  modulo,      ///< decimal digits whose value, appended to a value of `high`, is divisible by `low`
+  modulo,      ///< digits whose number, appended to one of value `high`, is divisible by `low`; points are
+               ///< skipped
   until,       ///< free text up to the first of some tags, then that tag's continuation
 };
 
@@ -65,7 +66,7 @@ struct Tags {
   std::vector<std::pair<std::uint32_t, Id>> special;  ///< control tokens that are tags, with continuation
   bool may_end = false;                               ///< the text may end without a tag
   std::uint32_t budget = 0;                           ///< tokens of free text; 0: no limit
-  std::vector<Id> forced;                             ///< what must follow at each place when they are used up
+  std::vector<Id> forced;  ///< what must follow at each place when they are used up
 };
 
 /// Deeper nesting is refused: derivatives recurse on it.

@@ -189,8 +189,7 @@ class Finisher {
   }
 
   static void check_depth(int depth) {
-    if (depth > kMaxDepth)
-      fail(ErrorCode::unsupported, "the grammar nests deeper than {} levels", kMaxDepth);
+    if (depth > kMaxDepth) fail(ErrorCode::unsupported, "the grammar nests deeper than {} levels", kMaxDepth);
   }
 
   std::vector<Id> parts_of(Id id) const {

@@ -5,8 +5,8 @@
 
 namespace quipu::text::grammar {
 
-/// Copies the grammar that starts at `root` into `to` (new and empty): rules without any finite text are taken
-/// out, regular parts become lexemes, `to` is frozen. Returns the start there. Throws `Error`
+/// Copies the grammar that starts at `root` into `to` (new and empty): rules without any finite text are
+/// taken out, regular parts become lexemes, `to` is frozen. Returns the start there. Throws `Error`
 /// (invalid_argument): no text fits, or a rule that calls itself before it reads anything, by name.
 Id finish(const Store& from, Id root, Store& to);
 

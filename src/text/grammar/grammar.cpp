@@ -122,7 +122,7 @@ bool Matcher::accept(Token token) {
     case TokenTable::Use::end: {
       const auto symbol = generation_->masks->named(token);
       const bool is_end = entry.use == TokenTable::Use::end;
-      const Id state = symbol    ? store.next(now_.state, *symbol)
+      const Id state = symbol   ? store.next(now_.state, *symbol)
                        : is_end ? kNever
                                 : store.next(now_.state, store.other_special());
       if (state == kNever && !(is_end && store.nullable(now_.state))) return false;

@@ -248,8 +248,7 @@ std::shared_ptr<const RunTable> Masks::make_run_table(Id unit, Id rest) {
     const Place before = places[depth - 1];
     Place& here = places[depth];
     here = before;
-    if (before.where == Place::between &&
-        store_.next(unit, store_.symbol(nodes[i].byte)) == kNever)
+    if (before.where == Place::between && store_.next(unit, store_.symbol(nodes[i].byte)) == kNever)
       here.where = Place::behind;
     if (here.where != Place::behind) {
       here.where = state == boundary ? Place::between : Place::within;
@@ -276,7 +275,8 @@ std::shared_ptr<const RunTable> Masks::make_run_table(Id unit, Id rest) {
   // Longer tokens than this are rare: they are told apart no further.
   constexpr std::uint32_t kMost = 128;
   for (std::uint32_t count = 0; next < inside.size() && count < kMost; ++count) {
-    for (; next < inside.size() && inside[next].characters <= count; ++next) set_bit(bits, inside[next].token);
+    for (; next < inside.size() && inside[next].characters <= count; ++next)
+      set_bit(bits, inside[next].token);
     made->up_to.push_back(bits);
   }
   for (; next < inside.size(); ++next) set_bit(bits, inside[next].token);

@@ -264,10 +264,11 @@ class Parser {
     struct Long {
       std::string_view name, category;
     };
-    constexpr Long kLong[] = {{"Letter", "L"},          {"Lowercase_Letter", "Ll"}, {"Uppercase_Letter", "Lu"},
-                              {"Number", "N"},          {"Decimal_Number", "Nd"},   {"Punctuation", "P"},
-                              {"Symbol", "S"},          {"Separator", "Z"},         {"Mark", "M"},
-                              {"Space_Separator", "Zs"}};
+    constexpr Long kLong[] = {
+        {"Letter", "L"},          {"Lowercase_Letter", "Ll"}, {"Uppercase_Letter", "Lu"},
+        {"Number", "N"},          {"Decimal_Number", "Nd"},   {"Punctuation", "P"},
+        {"Symbol", "S"},          {"Separator", "Z"},         {"Mark", "M"},
+        {"Space_Separator", "Zs"}};
     for (const Long& known : kLong)
       if (name == known.name) name = known.category;
     CodePoints set = CodePoints::category(name);

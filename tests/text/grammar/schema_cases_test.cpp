@@ -1,4 +1,5 @@
-// The shared json-schema cases (json-schema/README.md), by characters and by the tokens of three vocabularies.
+// The shared json-schema cases (json-schema/README.md), by characters and by the tokens of three
+// vocabularies.
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>

@@ -50,7 +50,8 @@ class Speller {
     for (std::size_t depth = 0; depth < text.size(); ++depth) {
       std::uint32_t child = node + 1;
       const std::uint32_t end = nodes[node].end;
-      while (child < end && nodes[child].byte != static_cast<unsigned char>(text[depth])) child = nodes[child].end;
+      while (child < end && nodes[child].byte != static_cast<unsigned char>(text[depth]))
+        child = nodes[child].end;
       if (child >= end) break;
       node = child;
       if (nodes[node].token && (depth < most_ || best < 0)) {

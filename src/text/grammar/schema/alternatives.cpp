@@ -20,6 +20,7 @@ std::optional<Alternative> merged(const Alternative& x, const Alternative& y) {
   result.types = x.types & y.types;
   if (result.types == 0) return std::nullopt;
   result.integer |= y.integer;
+  result.fraction |= y.fraction;
   const auto add = [](auto& to, const auto& from) {
     for (const auto& item : from)
       if (std::find(to.begin(), to.end(), item) == to.end()) to.push_back(item);
@@ -150,7 +151,8 @@ std::uint8_t Alternatives::types_of(const Data* schema, const Data& value, bool&
       types = type::all;
       continue;
     }
-    const auto it = std::find_if(kNames.begin(), kNames.end(), [&](const Name& n) { return n.name == text->bytes; });
+    const auto it =
+        std::find_if(kNames.begin(), kNames.end(), [&](const Name& n) { return n.name == text->bytes; });
     if (it == kNames.end())
       document_.malformed(schema, "type", fmt::format("\"{}\" is no type", printable(text->bytes, 40)));
     types |= it->bit;
@@ -209,10 +211,11 @@ List Alternatives::one_of(const Data* schema, const List& context) {
       try {
         exactly = cross(schema, exactly, negated(schemas[j]));
       } catch (const Error& error) {
-        document_.refuse(schema, "oneOf",
-                         fmt::format("has branches {} and {} that may hold at once, which cannot be ruled out "
-                                     "({})",
-                                     i, j, error.message()));
+        document_.refuse(
+            schema, "oneOf",
+            fmt::format("has branches {} and {} that may hold at once, which cannot be ruled out "
+                        "({})",
+                        i, j, error.message()));
       }
     }
     append(result, std::move(exactly));
@@ -297,23 +300,47 @@ List Alternatives::negated(const Data* schema) {
 
 /// The values that break one keyword.
 List Alternatives::negated_keyword(const Data* schema, const std::string& keyword, const Data& value) {
-  constexpr std::array<std::string_view, 24> kAnnotations{
-      "title",       "description", "default",   "examples",       "$comment",      "$schema",
-      "$id",         "$anchor",     "$defs",     "definitions",    "deprecated",    "readOnly",
-      "writeOnly",   "id",          "then",      "else",           "contentSchema", "contentEncoding",
-      "contentMediaType", "example", "minContains", "maxContains", "additionalItems", "$vocabulary"};
+  constexpr std::array<std::string_view, 24> kAnnotations{"title",
+                                                          "description",
+                                                          "default",
+                                                          "examples",
+                                                          "$comment",
+                                                          "$schema",
+                                                          "$id",
+                                                          "$anchor",
+                                                          "$defs",
+                                                          "definitions",
+                                                          "deprecated",
+                                                          "readOnly",
+                                                          "writeOnly",
+                                                          "id",
+                                                          "then",
+                                                          "else",
+                                                          "contentSchema",
+                                                          "contentEncoding",
+                                                          "contentMediaType",
+                                                          "example",
+                                                          "minContains",
+                                                          "maxContains",
+                                                          "additionalItems",
+                                                          "$vocabulary"};
   if (std::find(kAnnotations.begin(), kAnnotations.end(), keyword) != kAnnotations.end()) return {};
   if (keyword == "type") {
     bool integer = false;
     const std::uint8_t types = types_of(schema, value, integer);
-    if (integer) document_.refuse(schema, "type", "integer cannot be negated");
-    const auto rest = static_cast<std::uint8_t>(type::all & ~types);
-    return rest == 0 ? List() : List{of_types(rest)};
+    Alternative rest = of_types(type::all & ~types);
+    List result;
+    if (rest.types != 0) result.push_back(rest);
+    if (integer) {
+      rest.types = type::number;
+      rest.fraction = true;
+      result.push_back(rest);
+    }
+    return result;
   }
   if (keyword == "enum" || keyword == "const") {
     Alternative other;
-    other.excluded.push_back(
-        document_.invent(Data::Mapping{{keyword, value}}, schema));
+    other.excluded.push_back(document_.invent(Data::Mapping{{keyword, value}}, schema));
     return {other};
   }
   if (keyword == "required") {
@@ -355,11 +382,11 @@ List Alternatives::negated_keyword(const Data* schema, const std::string& keywor
   if (keyword == "exclusiveMaximum" && !document_.is_draft4()) return invert(type::number, "minimum", value);
   const auto counted = [&](std::uint8_t kind, std::string_view least, std::string_view most) -> List {
     const std::int64_t count = *document_.count(schema, keyword);
-    if (keyword == least)
-      return count == 0 ? List() : invert(kind, most, Data(count - 1));
+    if (keyword == least) return count == 0 ? List() : invert(kind, most, Data(count - 1));
     return invert(kind, least, Data(count + 1));
   };
-  if (keyword == "minLength" || keyword == "maxLength") return counted(type::string, "minLength", "maxLength");
+  if (keyword == "minLength" || keyword == "maxLength")
+    return counted(type::string, "minLength", "maxLength");
   if (keyword == "minItems" || keyword == "maxItems") return counted(type::array, "minItems", "maxItems");
   if (keyword == "minProperties" || keyword == "maxProperties")
     return counted(type::object, "minProperties", "maxProperties");
@@ -369,18 +396,30 @@ List Alternatives::negated_keyword(const Data* schema, const std::string& keywor
     List result{Alternative()};
     const Data::List* list = document_.list(schema, keyword);
     for (std::size_t i = 0; i < list->size(); ++i)
-      result = cross(schema, result,
-                     negated(document_.child(schema, keyword, (*list)[i], std::to_string(i))));
+      result =
+          cross(schema, result, negated(document_.child(schema, keyword, (*list)[i], std::to_string(i))));
     return result;
   }
   if (keyword == "$ref") {
     const auto target = document_.text(schema, keyword);
     return negated(document_.resolve(schema, keyword, *target));
   }
-  constexpr std::array<std::string_view, 16> kHard{
-      "oneOf",       "if",           "items",       "prefixItems", "contains",          "uniqueItems",
-      "multipleOf",  "$dynamicRef",  "patternProperties", "additionalProperties", "propertyNames",
-      "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties", "unevaluatedItems"};
+  constexpr std::array<std::string_view, 16> kHard{"oneOf",
+                                                   "if",
+                                                   "items",
+                                                   "prefixItems",
+                                                   "contains",
+                                                   "uniqueItems",
+                                                   "multipleOf",
+                                                   "$dynamicRef",
+                                                   "patternProperties",
+                                                   "additionalProperties",
+                                                   "propertyNames",
+                                                   "dependentRequired",
+                                                   "dependentSchemas",
+                                                   "dependencies",
+                                                   "unevaluatedProperties",
+                                                   "unevaluatedItems"};
   if (std::find(kHard.begin(), kHard.end(), keyword) != kHard.end() ||
       (document_.is_draft4() && keyword.starts_with("exclusive")))
     document_.refuse(schema, keyword, "cannot be negated");

@@ -17,12 +17,14 @@ namespace quipu::text::grammar::schema {
 using SchemaSet = std::vector<const Data*>;
 
 namespace type {
-inline constexpr std::uint8_t null = 1, boolean = 2, number = 4, string = 8, array = 16, object = 32, all = 63;
+inline constexpr std::uint8_t null = 1, boolean = 2, number = 4, string = 8, array = 16, object = 32,
+                              all = 63;
 }
 
 struct Alternative {
   std::uint8_t types = type::all;
-  bool integer = false;  ///< numbers: whole ones only
+  bool integer = false;   ///< numbers: whole ones only
+  bool fraction = false;  ///< numbers: only those that are not whole
   /// Schemas of which the keywords for numbers, strings, arrays and objects apply.
   SchemaSet parts;
   /// Schemas whose `enum` or `const` lists the only values (all of them at once) …

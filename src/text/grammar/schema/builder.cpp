@@ -16,12 +16,39 @@ constexpr std::uint32_t kMostRequired = 1'000'000;
 /// How deep values inside of values are looked at to see that nothing fits.
 constexpr int kTestDepth = 3;
 
-constexpr std::array<std::string_view, 33> kKeywords{
-    "type", "enum", "const", "properties", "required", "additionalProperties", "patternProperties",
-    "propertyNames", "minProperties", "maxProperties", "items", "prefixItems", "minItems", "maxItems",
-    "contains", "uniqueItems", "minLength", "maxLength", "pattern", "format", "minimum", "maximum",
-    "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "anyOf", "oneOf", "allOf", "not", "if", "$ref",
-    "$dynamicRef", "unevaluatedProperties"};
+constexpr std::array<std::string_view, 33> kKeywords{"type",
+                                                     "enum",
+                                                     "const",
+                                                     "properties",
+                                                     "required",
+                                                     "additionalProperties",
+                                                     "patternProperties",
+                                                     "propertyNames",
+                                                     "minProperties",
+                                                     "maxProperties",
+                                                     "items",
+                                                     "prefixItems",
+                                                     "minItems",
+                                                     "maxItems",
+                                                     "contains",
+                                                     "uniqueItems",
+                                                     "minLength",
+                                                     "maxLength",
+                                                     "pattern",
+                                                     "format",
+                                                     "minimum",
+                                                     "maximum",
+                                                     "exclusiveMinimum",
+                                                     "exclusiveMaximum",
+                                                     "multipleOf",
+                                                     "anyOf",
+                                                     "oneOf",
+                                                     "allOf",
+                                                     "not",
+                                                     "if",
+                                                     "$ref",
+                                                     "$dynamicRef",
+                                                     "unevaluatedProperties"};
 
 }  // namespace
 
@@ -118,7 +145,8 @@ bool Builder::impossible(const Alternative& a) {
   try {
     if (const auto values = constants(a)) return values->empty();
     if ((a.types & type::null) && !is_excluded(a, Data())) return false;
-    if ((a.types & type::boolean) && !(is_excluded(a, Data(true)) && is_excluded(a, Data(false)))) return false;
+    if ((a.types & type::boolean) && !(is_excluded(a, Data(true)) && is_excluded(a, Data(false))))
+      return false;
     if ((a.types & type::number) && number(a) != kNever) return false;
     if ((a.types & type::string) && string(a) != kNever) return false;
     if ((a.types & type::array) && !impossible_array(a)) return false;
@@ -196,7 +224,8 @@ std::optional<std::vector<const Data*>> Builder::constants(const Alternative& a)
   std::vector<const Data*> result;
   for (const Data* candidate : lists.front()) {
     const bool in_all = std::all_of(lists.begin() + 1, lists.end(), [&](const auto& list) {
-      return std::any_of(list.begin(), list.end(), [&](const Data* item) { return equal(*item, *candidate); });
+      return std::any_of(list.begin(), list.end(),
+                         [&](const Data* item) { return equal(*item, *candidate); });
     });
     if (in_all && !is_excluded(a, *candidate) && fits(a, *candidate)) result.push_back(candidate);
   }
@@ -220,10 +249,10 @@ bool Builder::fits(const Alternative& a, const Data& value) {
   };
   if (kind == type::number) {
     const bool whole = Decimal::of(value).fraction.empty();
-    if (a.integer && !whole) return false;
+    if ((a.integer && !whole) || (a.fraction && whole)) return false;
     if (limited({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}) == nullptr)
       return true;
-    others.integer = false;
+    others.integer = others.fraction = false;
     return accepts(store_, number(others), constant_text(value));
   }
   if (kind == type::string) {
@@ -285,13 +314,21 @@ Id Builder::number(const Alternative& a, bool with_excluded) {
         if (value->value.index() != 2 && value->value.index() != 3) continue;
         const Id zeros = store_.repeat(store_.byte('0'), 0, kUnbounded);
         const bool point = constant_text(*value).find('.') != std::string::npos;
-        limits.push_back(store_.complement(store_.concat(
-            store_.literal(constant_text(*value)),
-            point ? zeros : store_.optional(store_.concat(store_.byte('.'), zeros)))));
+        limits.push_back(store_.complement(
+            store_.concat(store_.literal(constant_text(*value)),
+                          point ? zeros : store_.optional(store_.concat(store_.byte('.'), zeros)))));
       }
     }
   }
-  const Id shape = a.integer ? any_integer(store_) : limits.empty() ? any_number(store_) : plain_number(store_);
+  if (a.fraction) {
+    if (a.integer) return kNever;
+    const Id zeros = store_.repeat(store_.byte('0'), 0, kUnbounded);
+    limits.push_back(store_.complement(
+        store_.concat(any_integer(store_), store_.optional(store_.concat(store_.byte('.'), zeros)))));
+  }
+  const Id shape = a.integer        ? any_integer(store_)
+                   : limits.empty() ? any_number(store_)
+                                    : plain_number(store_);
   limits.push_back(shape);
   return store_.lexeme(store_.both(std::move(limits)));
 }

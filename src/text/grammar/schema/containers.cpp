@@ -23,8 +23,8 @@ constexpr std::size_t kPropertiesInRule = 16;
 
 // ---- objects ----
 
-/// unevaluated… sees what the same schema's other keywords looked at: all parts of the alternative, as long as
-/// nothing comes from outside.
+/// unevaluated… sees what the same schema's other keywords looked at: all parts of the alternative, as long
+/// as nothing comes from outside.
 void Builder::check_unevaluated(const Alternative& a, std::string_view keyword) const {
   for (const Data* part : a.parts) {
     if (!Document::has(part, keyword)) continue;
@@ -74,7 +74,8 @@ bool Builder::name_allowed(const SchemaSet& parts, const std::string& name) {
     for (const Alternative& x : alternatives.of({document_.child(part, "propertyNames", *names)})) {
       if ((x.types & type::string) == 0) continue;
       if (const auto values = constants(x)) {
-        any |= std::any_of(values->begin(), values->end(), [&](const Data* v) { return equal(*v, Data(name)); });
+        any |=
+            std::any_of(values->begin(), values->end(), [&](const Data* v) { return equal(*v, Data(name)); });
       } else {
         any = any || accepts(store_, string_content(x), json_escaped(name));
       }
@@ -117,7 +118,8 @@ Id Builder::other_entries(const Alternative& a, const std::vector<Property>& pro
   for (const Data* part : a.parts) {
     if (const Data::Mapping* entries = document_.mapping(part, "patternProperties"))
       for (const auto& [pattern, schema] : *entries)
-        if (std::find(patterns.begin(), patterns.end(), pattern) == patterns.end()) patterns.push_back(pattern);
+        if (std::find(patterns.begin(), patterns.end(), pattern) == patterns.end())
+          patterns.push_back(pattern);
     if (patterns.size() > kMaxNamePatterns)
       document_.refuse(part, "patternProperties", fmt::format("has more than {} patterns", kMaxNamePatterns));
   }
@@ -188,7 +190,8 @@ Id Builder::other_entries(const Alternative& a, const std::vector<Property>& pro
     for (std::size_t i = 0; i < compiled.size(); ++i)
       limits.push_back(((mask >> i) & 1) != 0 ? compiled[i] : store_.complement(compiled[i]));
     const Id name = store_.lexeme(store_.concat({quote, store_.both(std::move(limits)), quote}));
-    if (name != kNever) entries.push_back(store_.concat({name, store_.byte(':'), after_colon_, value(schemas)}));
+    if (name != kNever)
+      entries.push_back(store_.concat({name, store_.byte(':'), after_colon_, value(schemas)}));
   }
   return store_.choice(std::move(entries));
 }
@@ -213,7 +216,9 @@ Id Builder::chain(const Object& object) {
   const bool counted = object.least > 1 || object.most != kUnbounded;
   const std::size_t declared = object.properties.size();
   const std::size_t limit =
-      counted ? std::max<std::size_t>({object.least, object.most == kUnbounded ? 0 : std::min<std::size_t>(object.most, declared + 1), 1})
+      counted ? std::max<std::size_t>(
+                    {object.least,
+                     object.most == kUnbounded ? 0 : std::min<std::size_t>(object.most, declared + 1), 1})
               : 1;
   if (limit * (declared + 1) > kMaxCounted)
     fail(ErrorCode::unsupported, "an object with {} properties and counts up to {} is too large", declared,
@@ -235,12 +240,12 @@ Id Builder::chain(const Object& object) {
     const Property& property = object.properties[i];
     const Id entry = impossible(property.schemas)
                          ? kNever
-                         : store_.concat({store_.literal('"' + json_escaped(property.name) + "\":"), after_colon_,
-                                          value(property.schemas)});
+                         : store_.concat({store_.literal('"' + json_escaped(property.name) + "\":"),
+                                          after_colon_, value(property.schemas)});
     std::vector<Id> here(limit + 1, kNever);
     for (std::size_t n = 0; n <= limit && n <= i + (counted ? 0 : 1); ++n) {
-      const Id with = allowed(n) ? store_.concat({n > 0 ? comma : kEmpty, entry, next[std::min(n + 1, limit)]})
-                                 : kNever;
+      const Id with =
+          allowed(n) ? store_.concat({n > 0 ? comma : kEmpty, entry, next[std::min(n + 1, limit)]}) : kNever;
       here[n] = property.required ? with : store_.choice(with, next[n]);
       if (i % kPropertiesInRule == kPropertiesInRule - 1) {
         const std::uint32_t rule = store_.new_rule("properties");
@@ -284,8 +289,7 @@ Builder::Array Builder::array_of(const Alternative& a) {
   for (const Data* part : a.parts) {
     const Data::List* list = prefix(part);
     const std::string_view list_name = Document::has(part, "prefixItems") ? "prefixItems" : "items";
-    const std::string_view rest_name =
-        list != nullptr && list_name == "items" ? "additionalItems" : "items";
+    const std::string_view rest_name = list != nullptr && list_name == "items" ? "additionalItems" : "items";
     const Data* rest = Document::find(part, rest_name);
     if (rest == nullptr) {
       rest = Document::find(part, "unevaluatedItems");
@@ -318,9 +322,9 @@ Id Builder::array(const Alternative& a) {
   const Id comma = store_.concat(store_.byte(','), after_comma_);
   const auto prefixes = static_cast<std::uint32_t>(array.first.size());
   const std::uint32_t least = array.least > prefixes ? array.least - prefixes : 0;
-  const std::uint32_t most = array.most == kUnbounded   ? kUnbounded
-                             : array.most > prefixes ? array.most - prefixes
-                                                     : 0;
+  const std::uint32_t most = array.most == kUnbounded ? kUnbounded
+                             : array.most > prefixes  ? array.most - prefixes
+                                                      : 0;
   const Id item = most == 0 || impossible(array.rest) ? kNever : value(array.rest);
   const Id more = store_.concat(comma, item);
   if (prefixes == 0)
@@ -367,9 +371,10 @@ Id Builder::containing(const Alternative& a, const Array& array, const Data* par
 /// `uniqueItems` where the items are among a few constants.
 Id Builder::distinct(const Array& array, const Data* part) {
   const auto refuse = [&] {
-    document_.refuse(part, "uniqueItems",
-                     fmt::format("is supported for at most one item, or items from an enum of {} scalars or less",
-                                 kMaxDistinct));
+    document_.refuse(
+        part, "uniqueItems",
+        fmt::format("is supported for at most one item, or items from an enum of {} scalars or less",
+                    kMaxDistinct));
   };
   if (!array.first.empty()) refuse();
   Alternatives alternatives(document_, [&](const Alternative& x) { return impossible(x); });
@@ -394,7 +399,8 @@ Id Builder::distinct(const Array& array, const Data* part) {
     if (count < array.most) {
       for (std::size_t i = 0; i < values.size(); ++i) {
         const std::size_t more = set | (std::size_t{1} << i);
-        if (more != set) options.push_back(store_.concat({count > 0 ? comma : kEmpty, values[i], after[more]}));
+        if (more != set)
+          options.push_back(store_.concat({count > 0 ? comma : kEmpty, values[i], after[more]}));
       }
     }
     after[set] = store_.choice(std::move(options));

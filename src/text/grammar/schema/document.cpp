@@ -56,7 +56,8 @@ std::string absolute(const std::string& base, const std::string& reference) {
 
 Document::Document(std::string_view source, std::string what) : what_(std::move(what)) {
   if (source.size() > kMaxSchema)
-    fail(ErrorCode::unsupported, "{} has {} bytes, at most {} are possible", what_, source.size(), kMaxSchema);
+    fail(ErrorCode::unsupported, "{} has {} bytes, at most {} are possible", what_, source.size(),
+         kMaxSchema);
   root_ = jinja::parse_json(source, what_);
   if (!std::holds_alternative<Data::Mapping>(root_.value) && !std::holds_alternative<bool>(root_.value))
     fail(ErrorCode::invalid_argument, "{} is neither an object nor a boolean", what_);
@@ -117,8 +118,8 @@ const Data* Document::pointer(std::string_view steps) const {
     const std::string step = unescaped(steps.substr(0, end));
     steps.remove_prefix(end);
     if (const auto* list = std::get_if<Data::List>(&at->value)) {
-      const bool number = !step.empty() && step.size() < 9 &&
-                          step.find_first_not_of("0123456789") == std::string::npos;
+      const bool number =
+          !step.empty() && step.size() < 9 && step.find_first_not_of("0123456789") == std::string::npos;
       const std::size_t i = number ? static_cast<std::size_t>(std::stoul(step)) : list->size();
       if (i >= list->size()) return nullptr;
       at = &(*list)[i];
@@ -251,7 +252,8 @@ std::optional<std::uint32_t> Document::count(const Data* schema, std::string_vie
   double number = -1;
   if (const auto* integer = std::get_if<std::int64_t>(&value->value)) number = static_cast<double>(*integer);
   if (const auto* real = std::get_if<double>(&value->value)) number = *real;
-  if (number < 0 || number != std::floor(number)) malformed(schema, keyword, "is no whole number of 0 or more");
+  if (number < 0 || number != std::floor(number))
+    malformed(schema, keyword, "is no whole number of 0 or more");
   return number >= 4294967295.0 ? 0xfffffffe : static_cast<std::uint32_t>(number);
 }
 

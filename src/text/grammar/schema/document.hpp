@@ -38,7 +38,8 @@ class Document {
   const Data* resolve(const Data* schema, std::string_view keyword, const std::string& reference);
 
   /// Registers a subschema with its path, and checks that it is an object or a boolean.
-  const Data* child(const Data* schema, std::string_view keyword, const Data& value, std::string_view name = {});
+  const Data* child(const Data* schema, std::string_view keyword, const Data& value,
+                    std::string_view name = {});
   std::string path(const Data* schema) const;
   /// A schema that does not stand in the document; `like` gives its path.
   const Data* invent(Data schema, const Data* like);

@@ -13,7 +13,8 @@ namespace quipu::text::grammar::schema {
 namespace {
 
 ByteSet digits_between(char low, char high) {
-  return low > high ? ByteSet() : ByteSet::range(static_cast<unsigned char>(low), static_cast<unsigned char>(high));
+  return low > high ? ByteSet()
+                    : ByteSet::range(static_cast<unsigned char>(low), static_cast<unsigned char>(high));
 }
 
 struct Digits {
@@ -47,7 +48,8 @@ Id fraction_digits(Digits& d, std::string_view f, bool least, bool exclusive) {
   }
   const char c = f.front();
   const Id rest = d.some(0, kUnbounded);
-  const Id beyond = store.concat(least ? d.between(static_cast<char>(c + 1), '9') : d.between('0', static_cast<char>(c - 1)), rest);
+  const Id beyond = store.concat(
+      least ? d.between(static_cast<char>(c + 1), '9') : d.between('0', static_cast<char>(c - 1)), rest);
   const Id same = store.concat(store.byte(static_cast<unsigned char>(c)),
                                fraction_digits(d, f.substr(1), least, exclusive));
   return least ? store.choice(beyond, same) : store.choice({beyond, same, kEmpty});
@@ -70,20 +72,21 @@ Id magnitude(Digits& d, const Bound& bound, bool least) {
   for (std::size_t i = 0; i < whole.size(); ++i) {
     const char lowest = i == 0 && whole.size() > 1 ? '1' : '0';
     const char c = whole[i];
-    const Id digit = least ? d.between(static_cast<char>(c + 1), '9') : d.between(lowest, static_cast<char>(c - 1));
+    const Id digit =
+        least ? d.between(static_cast<char>(c + 1), '9') : d.between(lowest, static_cast<char>(c - 1));
     const auto rest = static_cast<std::uint32_t>(whole.size() - i - 1);
-    parts.push_back(store.concat({store.literal(std::string_view(whole).substr(0, i)), digit,
-                                  d.some(rest, rest), any_fraction}));
+    parts.push_back(store.concat(
+        {store.literal(std::string_view(whole).substr(0, i)), digit, d.some(rest, rest), any_fraction}));
   }
   const auto length = static_cast<std::uint32_t>(whole.size());
   if (least) {
     parts.push_back(store.concat({d.between('1', '9'), d.some(length, kUnbounded), any_fraction}));
   } else if (length > 1) {
-    parts.push_back(store.concat(store.choice(d.any, store.concat(d.between('1', '9'), d.some(0, length - 2))),
-                                 any_fraction));
+    parts.push_back(store.concat(
+        store.choice(d.any, store.concat(d.between('1', '9'), d.some(0, length - 2))), any_fraction));
   }
-  parts.push_back(store.concat(store.literal(whole),
-                               fraction_part(d, bound.value.fraction, least, bound.exclusive)));
+  parts.push_back(
+      store.concat(store.literal(whole), fraction_part(d, bound.value.fraction, least, bound.exclusive)));
   return store.choice(std::move(parts));
 }
 
@@ -135,21 +138,23 @@ Id any_number(Store& store) {
   const Id exponent = store.concat({store.bytes(ByteSet::one('e') | ByteSet::one('E')),
                                     store.optional(store.bytes(ByteSet::one('+') | ByteSet::one('-'))),
                                     store.optional(d.between('0', '2')), d.some(1, 2)});
-  const Id scientific = store.concat(
-      {store.optional(store.byte('-')), d.whole(8), d.any_fraction(), exponent});
+  const Id scientific =
+      store.concat({store.optional(store.byte('-')), d.whole(8), d.any_fraction(), exponent});
   return store.choice(plain_number(store), scientific);
 }
 
 Id at_least(Store& store, const Bound& bound) {
   Digits d{store};
-  const Id positive = store.concat(d.some(1, kUnbounded), store.optional(store.concat(store.byte('.'), d.some(0, kUnbounded))));
+  const Id positive = store.concat(d.some(1, kUnbounded),
+                                   store.optional(store.concat(store.byte('.'), d.some(0, kUnbounded))));
   if (!bound.value.negative) return magnitude(d, bound, true);
   return store.choice(positive, store.concat(store.byte('-'), magnitude(d, bound, false)));
 }
 
 Id at_most(Store& store, const Bound& bound) {
   Digits d{store};
-  const Id any = store.concat(d.some(1, kUnbounded), store.optional(store.concat(store.byte('.'), d.some(0, kUnbounded))));
+  const Id any = store.concat(d.some(1, kUnbounded),
+                              store.optional(store.concat(store.byte('.'), d.some(0, kUnbounded))));
   const Id minus = store.byte('-');
   if (bound.value.negative) return store.concat(minus, magnitude(d, bound, true));
   if (bound.value.is_zero() && bound.exclusive)
@@ -179,9 +184,10 @@ std::optional<Id> multiple_of(Store& store, const Decimal& value) {
 // ---- formats ----
 
 std::optional<std::string_view> format_pattern(std::string_view name) {
-#define QUIPU_DATE                                                                             \
-  "(?!0000)(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|" \
-  "02-(?:0[1-9]|1\\d|2[0-8]))|(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
+#define QUIPU_DATE                                                                                         \
+  "(?!0000)(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|"  \
+  "02-(?:0[1-9]|1\\d|2[0-8]))|(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-" \
+  "02-29)"
 #define QUIPU_TIME "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
 #define QUIPU_BYTE "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
 #define QUIPU_IPV4 "(?:" QUIPU_BYTE "\\.){3}" QUIPU_BYTE
@@ -191,13 +197,16 @@ std::optional<std::string_view> format_pattern(std::string_view name) {
 #define QUIPU_PATH "(?:/" QUIPU_PCHAR "*)*"
 #define QUIPU_TAIL "(?:\\?(?:" QUIPU_PCHAR "|[/?])*)?(?:#(?:" QUIPU_PCHAR "|[/?])*)?"
 #define QUIPU_H16 "[0-9A-Fa-f]{1,4}"
-#define QUIPU_IPV6                                                                                       \
-  "(?:(?:" QUIPU_H16 ":){7}" QUIPU_H16 "|(?:" QUIPU_H16 ":){1,7}:|(?:" QUIPU_H16 ":){1,6}:" QUIPU_H16      \
-  "|(?:" QUIPU_H16 ":){1,5}(?::" QUIPU_H16 "){1,2}|(?:" QUIPU_H16 ":){1,4}(?::" QUIPU_H16 "){1,3}"         \
-  "|(?:" QUIPU_H16 ":){1,3}(?::" QUIPU_H16 "){1,4}|(?:" QUIPU_H16 ":){1,2}(?::" QUIPU_H16 "){1,5}"         \
+#define QUIPU_IPV6                                                                                    \
+  "(?:(?:" QUIPU_H16 ":){7}" QUIPU_H16 "|(?:" QUIPU_H16 ":){1,7}:|(?:" QUIPU_H16 ":){1,6}:" QUIPU_H16 \
+  "|(?:" QUIPU_H16 ":){1,5}(?::" QUIPU_H16 "){1,2}|(?:" QUIPU_H16 ":){1,4}(?::" QUIPU_H16             \
+  "){1,3}"                                                                                            \
+  "|(?:" QUIPU_H16 ":){1,3}(?::" QUIPU_H16 "){1,4}|(?:" QUIPU_H16 ":){1,2}(?::" QUIPU_H16             \
+  "){1,5}"                                                                                            \
   "|" QUIPU_H16 ":(?::" QUIPU_H16 "){1,6}|:(?::" QUIPU_H16 "){1,7}|::)"
-#define QUIPU_AUTHORITY                                                                                   \
-  "(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*@)?(?:" QUIPU_HOST "|\\[" QUIPU_IPV6 "\\])(?::\\d{1,5})?"
+#define QUIPU_AUTHORITY                                                                    \
+  "(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*@)?(?:" QUIPU_HOST "|\\[" QUIPU_IPV6 \
+  "\\])(?::\\d{1,5})?"
 #define QUIPU_URI \
   "[A-Za-z][A-Za-z0-9+.-]*:(?://" QUIPU_AUTHORITY QUIPU_PATH "|/?" QUIPU_PCHAR "+" QUIPU_PATH ")" QUIPU_TAIL
 #define QUIPU_POINTER "(?:/(?:[^~/]|~[01])*)*"
@@ -213,15 +222,14 @@ std::optional<std::string_view> format_pattern(std::string_view name) {
         "(?:T(?:\\d{1,9}H(?:\\d{1,9}M(?:\\d{1,9}S)?)?|\\d{1,9}M(?:\\d{1,9}S)?|\\d{1,9}S))|"
         "(?:\\d{1,9}Y(?:\\d{1,9}M(?:\\d{1,9}D)?)?|\\d{1,9}M(?:\\d{1,9}D)?|\\d{1,9}D))"},
        {"uuid", "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"},
-       {"email",
-        "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@" QUIPU_LABEL
-        "(?:\\." QUIPU_LABEL ")+"},
+       {"email", "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@" QUIPU_LABEL
+                 "(?:\\." QUIPU_LABEL ")+"},
        {"hostname", QUIPU_HOST},
        {"ipv4", QUIPU_IPV4},
        {"ipv6", QUIPU_IPV6},
        {"uri", QUIPU_URI},
-       {"uri-reference", "(?:" QUIPU_URI "|(?://" QUIPU_AUTHORITY "|(?:[A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{2})*)"
-                         QUIPU_PATH QUIPU_TAIL ")"},
+       {"uri-reference", "(?:" QUIPU_URI "|(?://" QUIPU_AUTHORITY
+                         "|(?:[A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{2})*)" QUIPU_PATH QUIPU_TAIL ")"},
        {"iri", QUIPU_URI},
        {"iri-reference", "(?:" QUIPU_URI "|" QUIPU_PATH QUIPU_TAIL ")"},
        {"json-pointer", QUIPU_POINTER},
@@ -244,7 +252,8 @@ std::optional<std::string_view> format_pattern(std::string_view name) {
 #undef QUIPU_AUTHORITY
 #undef QUIPU_URI
 #undef QUIPU_POINTER
-  const auto it = std::find_if(kFormats.begin(), kFormats.end(), [&](const Format& f) { return f.name == name; });
+  const auto it =
+      std::find_if(kFormats.begin(), kFormats.end(), [&](const Format& f) { return f.name == name; });
   return it == kFormats.end() ? std::nullopt : std::optional(it->pattern);
 }
 
@@ -284,7 +293,9 @@ std::string constant_text(const Data& value) {
 }
 
 Id constant(Store& store, const Data& value, Id comma_space, Id colon_space, Id inside) {
-  const auto nested = [&](const Data& item) { return constant(store, item, comma_space, colon_space, inside); };
+  const auto nested = [&](const Data& item) {
+    return constant(store, item, comma_space, colon_space, inside);
+  };
   const Id comma = store.concat(store.byte(','), comma_space);
   if (const auto* list = std::get_if<Data::List>(&value.value)) {
     Id id = store.concat(list->empty() ? kEmpty : inside, store.byte(']'));
@@ -303,8 +314,8 @@ Id constant(Store& store, const Data& value, Id comma_space, Id colon_space, Id 
   }
   const std::string text = constant_text(value);
   // Another way to write a whole number that the schema gives with a point.
-  if (const auto* real = std::get_if<double>(&value.value); real != nullptr && *real == std::floor(*real) &&
-                                                            text.find('e') == std::string::npos)
+  if (const auto* real = std::get_if<double>(&value.value);
+      real != nullptr && *real == std::floor(*real) && text.find('e') == std::string::npos)
     return store.choice(store.literal(text), store.literal(text + ".0"));
   return store.literal(text);
 }
