@@ -177,6 +177,7 @@ void add_chat(CLI::App& app) {
   flag_option(command, "-v,--verbose", flags->verbose, "print memory plan and threads on stderr");
   group_options(command, "Conversation");
   flags->generation.add(command);
+  flags->constraint.add(command);
   flags->sampling.add(command);
   flags->engine.add(command);
   on_run(command, [flags] {

@@ -1,5 +1,4 @@
 // --json-schema, --grammar, --regex.
-#include <CLI/CLI.hpp>
 
 #include "cli.hpp"
 #include "core/error.hpp"

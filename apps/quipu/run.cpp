@@ -157,6 +157,7 @@ void add_run(CLI::App& app) {
               "print memory plan, threads, seed and speed on stderr");
   group_options(command, "Prompt and answer");
   flags->generation.add(command);
+  flags->constraint.add(command);
   flags->sampling.add(command);
   flags->engine.add(command);
   on_run(command, [flags] { run(*flags); });
