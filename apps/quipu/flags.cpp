@@ -79,7 +79,7 @@ void ModelFlags::add(CLI::App& app) {
   text_option(app, "-m,--model", model, "model: a GGUF file, a catalogue name or hf:org/repo[:file]");
   flag_option(app, "--no-mmap", no_mmap, "read the file into memory instead of mapping it");
   flag_option(app, "--mlock", mlock, "pin the weights into memory");
-  choice_option(app, "--rope-scaling", rope_type, {"none", "linear", "ntk", "yarn"},
+  choice_option(app, "--rope-scaling", rope_type, {"none", "linear", "ntk", "yarn", "longrope"},
                 "how positions beyond the trained context are reached (default: the model's)");
   number_option(app, "--rope-scale", rope_scale, {0, 1e6, true}, "context scaling factor");
   number_option(app, "--rope-freq-base", rope_freq_base, {0, 1e12, true}, "RoPE base frequency");
@@ -101,6 +101,7 @@ models::LoadOptions ModelFlags::load_options() const {
   if (rope_type == "linear") rope.type = models::RopeScalingType::linear;
   if (rope_type == "ntk") rope.type = models::RopeScalingType::ntk;
   if (rope_type == "yarn") rope.type = models::RopeScalingType::yarn;
+  if (rope_type == "longrope") rope.type = models::RopeScalingType::longrope;
   if (rope_scale && rope_freq_scale)
     fail(ErrorCode::invalid_argument,
          "--rope-scale and --rope-freq-scale say the same thing: give one of them");

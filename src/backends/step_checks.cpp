@@ -45,6 +45,10 @@ void check_sequences(const graph::Graph& graph, const graph::Step& step) {
     if (sequence.first_position < 0 || end > std::numeric_limits<std::int32_t>::max())
       fail(ErrorCode::invalid_argument, "sequence {} has positions {} to {}; expected 0 to 2147483646", s,
            sequence.first_position, end - 1);
+    if (end > graph.position_limit)
+      fail(ErrorCode::invalid_argument,
+           "sequence {} reaches position {}, but the model has learned {} positions", s, end - 1,
+           graph.position_limit);
     const std::uint64_t room = sequence.pages.size() * static_cast<std::uint64_t>(kPagePositions);
     if (graph.kv_layers > 0 && room < static_cast<std::uint64_t>(end))
       fail(ErrorCode::invalid_argument, "sequence {} has {} pages of {} positions, but reaches {} positions",

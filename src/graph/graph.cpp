@@ -18,6 +18,7 @@ struct Description {
 // One line an op.
 struct Describe {
   Description operator()(const Embed&) const { return {"embed", {}}; }
+  Description operator()(const EmbedPositions&) const { return {"embed_positions", {}}; }
   Description operator()(const RmsNorm& op) const { return {"rms_norm", {op.x}}; }
   Description operator()(const LayerNorm& op) const { return {"layer_norm", {op.x}}; }
   Description operator()(const Linear& op) const { return {"linear", {op.x}}; }
@@ -28,6 +29,12 @@ struct Describe {
   Description operator()(const Add& op) const { return {"add", {op.a, op.b}}; }
   Description operator()(const Mul& op) const { return {"mul", {op.a, op.b}}; }
   Description operator()(const Scale& op) const { return {"scale", {op.x}}; }
+  Description operator()(const Slice& op) const { return {"slice", {op.x}}; }
+  Description operator()(const Concat& op) const { return {"concat", {op.a, op.b}}; }
+  Description operator()(const HeadLinear& op) const { return {"head_linear", {op.x}}; }
+  Description operator()(const MoeRoute& op) const { return {"moe_route", {op.logits}}; }
+  Description operator()(const MoeLinear& op) const { return {"moe_linear", {op.x, op.route}}; }
+  Description operator()(const MoeCombine& op) const { return {"moe_combine", {op.x, op.route}}; }
   Description operator()(const GatherOutputs& op) const { return {"gather_outputs", {op.x}}; }
 };
 
@@ -57,6 +64,13 @@ Value Builder::embed(TensorView weight) {
   return out;
 }
 
+Value Builder::embed_positions(TensorView weight) {
+  const std::int64_t rows = weight.rows();
+  const Value out = push(EmbedPositions{std::move(weight)});
+  graph_.position_limit = std::min(graph_.position_limit, rows);
+  return out;
+}
+
 Value Builder::rms_norm(Value x, TensorView weight, float eps) {
   return push(RmsNorm{x, std::move(weight), eps});
 }
@@ -83,11 +97,25 @@ Value Builder::attention(Attention op) {
   return out;
 }
 
-Value Builder::glu(Value gate, Value up, Activation activation) { return push(Glu{gate, up, activation}); }
+Value Builder::glu(Value gate, Value up, Activation activation, float limit, float up_shift) {
+  return push(Glu{gate, up, activation, limit, up_shift});
+}
 Value Builder::activate(Value x, Activation activation) { return push(Activate{x, activation}); }
 Value Builder::add(Value a, Value b) { return push(Add{a, b}); }
 Value Builder::mul(Value a, Value b) { return push(Mul{a, b}); }
 Value Builder::scale(Value x, float factor) { return push(Scale{x, factor}); }
+Value Builder::slice(Value x, std::int64_t groups, std::int64_t first, std::int64_t count) {
+  return push(Slice{x, groups, first, count});
+}
+Value Builder::concat(Value a, Value b, std::int64_t groups, bool shared) {
+  return push(Concat{a, b, groups, shared});
+}
+Value Builder::head_linear(Value x, TensorView weight) { return push(HeadLinear{x, std::move(weight)}); }
+Value Builder::moe_route(MoeRoute op) { return push(std::move(op)); }
+Value Builder::moe_linear(Value x, Value route, TensorView weight, std::optional<TensorView> bias) {
+  return push(MoeLinear{x, route, std::move(weight), std::move(bias)});
+}
+Value Builder::moe_combine(Value x, Value route) { return push(MoeCombine{x, route}); }
 Value Builder::gather_outputs(Value x) { return push(GatherOutputs{x}); }
 
 Graph Builder::finish(Value output) {

@@ -43,14 +43,19 @@ enum class Activation : std::uint8_t { silu, gelu, gelu_tanh, gelu_quick, relu, 
 struct Embed {
   TensorView weight;
 };
+/// out[t] = row position(t) of `weight` (shape [width, positions]), decoded to float: learned positions.
+struct EmbedPositions {
+  TensorView weight;
+};
 /// out = x / sqrt(mean(x^2) + eps) * weight, over groups of `weight.width()` elements when the row is a
-/// multiple of it (per-head norms). Source: Zhang & Sennrich 2019.
+/// multiple of it (per-head norms). A weight of shape [group, groups] gives each group its own. Source: Zhang
+/// & Sennrich 2019.
 struct RmsNorm {
   Value x;
   TensorView weight;
   float eps;
 };
-/// out = (x - mean) / sqrt(var + eps) * weight + bias. Source: Ba et al. 2016.
+/// out = (x - mean) / sqrt(var + eps) * weight + bias, over groups as in RmsNorm. Source: Ba et al. 2016.
 struct LayerNorm {
   Value x;
   TensorView weight;
@@ -63,15 +68,16 @@ struct Linear {
   TensorView weight;
   std::optional<TensorView> bias;
 };
-/// Rotary position embedding on `heads` heads of `head_dim`; the first 2 * inv_freq.size() elements of each
-/// head turn by position * inv_freq[i], the rest pass through; the turned ones are also multiplied by
-/// `magnitude` (YaRN). Source: Su et al. 2021; Peng et al. 2023.
+/// Rotary position embedding on `heads` heads of `head_dim`; 2 * inv_freq.size() elements of each head, from
+/// element `first` on, turn by position * inv_freq[i], the rest pass through; the turned ones are also
+/// multiplied by `magnitude` (YaRN). Source: Su et al. 2021; Peng et al. 2023.
 struct Rope {
   Value x;
   std::int64_t heads, head_dim;
   bool neox;  ///< pairs (i, i + n/2); false: pairs (2i, 2i + 1), the order of llama-architecture GGUF files
   std::shared_ptr<const std::vector<double>> inv_freq;
   float magnitude = 1.0f;
+  std::int64_t first = 0;
 };
 /// Causal attention over the sequence's cache: stores this step's k and v in cache layer `layer`, then
 /// out[t, h] = sum_i softmax_i(scale * q[t, h] . k_i) v_i over positions i <= position(t) of the same
@@ -86,10 +92,12 @@ struct Attention {
   std::optional<TensorView> sinks;  ///< [heads] logits that join the softmax without a value
   float alibi_max_bias = 0;         ///< > 0: ALiBi slopes as in Press et al. 2021
 };
-/// out = activation(gate) * up.
+/// out = activation(gate) * (up + up_shift); limit > 0 first clamps gate to at most limit and up to [-limit,
+/// limit] (gpt-oss).
 struct Glu {
   Value gate, up;
   Activation activation;
+  float limit = 0, up_shift = 0;
 };
 struct Activate {
   Value x;
@@ -98,6 +106,7 @@ struct Activate {
 struct Add {
   Value a, b;
 };
+/// Elementwise; a b of width 1 is a factor for each row.
 struct Mul {
   Value a, b;
 };
@@ -106,13 +115,62 @@ struct Scale {
   Value x;
   float factor;
 };
+/// Elements [first, first + count) of each of `groups` equal parts of a row.
+struct Slice {
+  Value x;
+  std::int64_t groups, first, count;
+};
+/// Each of `groups` equal parts of a's row, followed by the same part of b's, or (`shared`) by the whole of
+/// b's.
+struct Concat {
+  Value a, b;
+  std::int64_t groups;
+  bool shared = false;
+};
+/// A matrix a head: out[t, h N + n] = sum_k x[t, h K + k] * weight[h, n, k]; weight shape [K, N, heads].
+struct HeadLinear {
+  Value x;
+  TensorView weight;
+};
+
+/// Most experts of a layer: they are numbered in float values, and a row's scores fit a small buffer.
+inline constexpr std::int64_t kMaxExperts = 4096;
+/// How router logits become scores: over all experts, each on its own, or over the chosen ones alone.
+enum class Gating : std::uint8_t { softmax, sigmoid, softmax_of_chosen };
+/// Chooses `used` experts a row: those of the highest score (+ bias[e], which takes part in the choice only),
+/// the lower number first when equal. With groups > 1 only experts of the `groups_used` best groups (equal
+/// runs of experts; a group counts for the sum of its `group_top` highest) may be chosen. out row: [used]
+/// expert numbers, then [used] weights: the chosen scores, divided by their sum when `renormalise`, times
+/// `scale`. Sources: Shazeer et al. 2017; DeepSeek-AI 2024 (V2: groups; V3: sigmoid, bias).
+struct MoeRoute {
+  Value logits;
+  std::optional<TensorView> bias;
+  std::int64_t used;
+  Gating gating = Gating::softmax;
+  bool renormalise = false;
+  float scale = 1;
+  std::int64_t groups = 1, groups_used = 1, group_top = 1;
+};
+/// The linear of every chosen expert: out[t, j N + n] = sum_k x_j[t, k] * weight[e, n, k] (+ bias[e, n]) for
+/// the row's j-th expert e of `route`; x_j is the row of x, or its j-th part when x is `used` parts wide.
+/// weight shape [K, N, experts], bias shape [N, experts].
+struct MoeLinear {
+  Value x, route;
+  TensorView weight;
+  std::optional<TensorView> bias;
+};
+/// out[t] = sum_j weight_j[t] * x_j[t], with the weights of `route` and the parts of x.
+struct MoeCombine {
+  Value x, route;
+};
 /// Rows of the tokens that have an output, in the order of `Step::output_rows`.
 struct GatherOutputs {
   Value x;
 };
 
-using Op = std::variant<Embed, RmsNorm, LayerNorm, Linear, Rope, Attention, Glu, Activate, Add, Mul, Scale,
-                        GatherOutputs>;
+using Op =
+    std::variant<Embed, EmbedPositions, RmsNorm, LayerNorm, Linear, Rope, Attention, Glu, Activate, Add, Mul,
+                 Scale, Slice, Concat, HeadLinear, MoeRoute, MoeLinear, MoeCombine, GatherOutputs>;
 
 /// "linear", "rms_norm"…: for messages and profiles.
 std::string_view op_name(const Op& op);
@@ -138,6 +196,7 @@ struct Graph {
   std::int32_t kv_layers = 0;            ///< number of cache layers the attention ops use
   std::vector<KvShape> kv_shapes;        ///< [kv_layers]
   std::int64_t token_limit = INT32_MAX;  ///< tokens of a step are below this: rows of the smallest embedding
+  std::int64_t position_limit = INT32_MAX;  ///< positions likewise: rows of learned positions
   const ValueInfo& value(Value v) const { return values[v.id]; }
 };
 
@@ -149,17 +208,26 @@ class Builder {
   Builder& at(std::string name);
 
   Value embed(TensorView weight);
+  Value embed_positions(TensorView weight);
   Value rms_norm(Value x, TensorView weight, float eps);
   Value layer_norm(Value x, TensorView weight, std::optional<TensorView> bias, float eps);
   Value linear(Value x, TensorView weight, std::optional<TensorView> bias = std::nullopt);
   Value rope(Rope op);
   Value attention(Attention op);
-  Value glu(Value gate, Value up, Activation activation);
+  Value glu(Value gate, Value up, Activation activation, float limit = 0, float up_shift = 0);
   Value activate(Value x, Activation activation);
   Value add(Value a, Value b);
   Value mul(Value a, Value b);
   Value scale(Value x, float factor);
+  Value slice(Value x, std::int64_t groups, std::int64_t first, std::int64_t count);
+  Value concat(Value a, Value b, std::int64_t groups, bool shared = false);
+  Value head_linear(Value x, TensorView weight);
+  Value moe_route(MoeRoute op);
+  Value moe_linear(Value x, Value route, TensorView weight, std::optional<TensorView> bias = std::nullopt);
+  Value moe_combine(Value x, Value route);
   Value gather_outputs(Value x);
+  /// Rows and width of a value added so far.
+  const ValueInfo& info(Value v) const { return graph_.value(v); }
   /// Ends the graph; `output` must have Rows::outputs.
   Graph finish(Value output);
 

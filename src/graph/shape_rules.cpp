@@ -1,5 +1,6 @@
 #include "graph/shape_rules.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -27,24 +28,13 @@ class ShapeRule {
     return {Rows::tokens, op.weight.width()};
   }
 
-  ValueInfo operator()(const RmsNorm& op) const {
-    const ValueInfo x = info(op.x);
-    check_vector(op.weight);
-    if (x.width % op.weight.width() != 0)
-      fail(ErrorCode::bad_file,
-           "node '{}': weight '{}' has {} elements; expected a divisor of the row width {}", printable(node_),
-           printable(op.weight.name), op.weight.width(), x.width);
-    check_eps(op.eps);
-    return x;
+  ValueInfo operator()(const EmbedPositions& op) const {
+    check_matrix(op.weight);
+    return {Rows::tokens, op.weight.width()};
   }
 
-  ValueInfo operator()(const LayerNorm& op) const {
-    const ValueInfo x = info(op.x);
-    check_vector(op.weight, x.width);
-    if (op.bias) check_vector(*op.bias, x.width);
-    check_eps(op.eps);
-    return x;
-  }
+  ValueInfo operator()(const RmsNorm& op) const { return norm(op.x, op.weight, std::nullopt, op.eps); }
+  ValueInfo operator()(const LayerNorm& op) const { return norm(op.x, op.weight, op.bias, op.eps); }
 
   ValueInfo operator()(const Linear& op) const {
     const ValueInfo x = info(op.x);
@@ -62,9 +52,11 @@ class ShapeRule {
     check_width("the input", x, product(node_, "its input", op.heads, op.head_dim));
     if (op.inv_freq == nullptr)
       fail(ErrorCode::internal, "node '{}': rope has no frequencies", printable(node_));
-    if (op.inv_freq->size() > static_cast<std::size_t>(op.head_dim / 2))
-      fail(ErrorCode::internal, "node '{}': {} rope frequencies for heads of {} elements; at most {} fit",
-           printable(node_), op.inv_freq->size(), op.head_dim, op.head_dim / 2);
+    const std::int64_t room = op.head_dim - op.first;
+    if (op.first < 0 || room < 0 || op.inv_freq->size() > static_cast<std::size_t>(room / 2))
+      fail(ErrorCode::internal,
+           "node '{}': {} rope frequencies from element {} of heads of {} elements; at most {} fit",
+           printable(node_), op.inv_freq->size(), op.first, op.head_dim, std::max<std::int64_t>(0, room / 2));
     return x;
   }
 
@@ -89,11 +81,83 @@ class ShapeRule {
     return {Rows::tokens, product(node_, "outputs", op.heads, op.v_dim)};
   }
 
-  ValueInfo operator()(const Glu& op) const { return same(op.gate, op.up); }
+  ValueInfo operator()(const Glu& op) const {
+    if (!(op.limit >= 0) || !std::isfinite(op.up_shift))
+      fail(ErrorCode::internal, "node '{}': limit {} and shift {} of a glu must be numbers, the limit >= 0",
+           printable(node_), op.limit, op.up_shift);
+    return same(op.gate, op.up);
+  }
   ValueInfo operator()(const Activate& op) const { return info(op.x); }
   ValueInfo operator()(const Add& op) const { return same(op.a, op.b); }
-  ValueInfo operator()(const Mul& op) const { return same(op.a, op.b); }
+  ValueInfo operator()(const Mul& op) const {
+    const ValueInfo a = info(op.a), b = info(op.b);
+    return a.rows == b.rows && b.width == 1 ? a : same(op.a, op.b);
+  }
   ValueInfo operator()(const Scale& op) const { return info(op.x); }
+  ValueInfo operator()(const Slice& op) const {
+    const ValueInfo x = info(op.x);
+    const std::int64_t part = part_width("the input", x, op.groups);
+    if (op.first < 0 || op.count < 1 || op.first > part - op.count)
+      fail(ErrorCode::internal, "node '{}': elements {} to {} of parts of {}", printable(node_), op.first,
+           op.first + op.count, part);
+    return {x.rows, op.groups * op.count};
+  }
+
+  ValueInfo operator()(const Concat& op) const {
+    const ValueInfo a = info(op.a), b = info(op.b);
+    if (a.rows != b.rows)
+      fail(ErrorCode::internal, "node '{}' joins rows of tokens and of outputs", printable(node_));
+    part_width("a", a, op.groups);
+    if (op.shared) return {a.rows, a.width + product(node_, "its second input", op.groups, b.width)};
+    part_width("b", b, op.groups);
+    return {a.rows, a.width + b.width};
+  }
+
+  ValueInfo operator()(const HeadLinear& op) const {
+    const ValueInfo x = info(op.x);
+    check_matrices(op.weight);
+    check_width("the input", x, product(node_, "its input", op.weight.shape[2], op.weight.shape[0]));
+    return {x.rows, product(node_, "its output", op.weight.shape[2], op.weight.shape[1])};
+  }
+
+  ValueInfo operator()(const MoeRoute& op) const {
+    const ValueInfo x = info(op.logits);
+    if (op.used < 1 || op.used > x.width || x.width > kMaxExperts)
+      fail(ErrorCode::internal, "node '{}': {} of {} experts cannot be chosen (at most {})", printable(node_),
+           op.used, x.width, kMaxExperts);
+    if (op.groups < 1 || x.width % op.groups != 0 || op.groups_used < 1 || op.groups_used > op.groups ||
+        op.group_top < 1 || op.group_top > std::min<std::int64_t>(16, x.width / op.groups) ||
+        op.groups_used * (x.width / op.groups) < op.used)
+      fail(ErrorCode::internal, "node '{}': {} of {} groups (by their {} best) do not give {} of {} experts",
+           printable(node_), op.groups_used, op.groups, op.group_top, op.used, x.width);
+    if (!std::isfinite(op.scale))
+      fail(ErrorCode::internal, "node '{}': the scale is not a number", printable(node_));
+    if (op.bias) check_vector(*op.bias, x.width);
+    return {x.rows, 2 * op.used};
+  }
+
+  ValueInfo operator()(const MoeLinear& op) const {
+    const ValueInfo x = info(op.x);
+    check_matrices(op.weight);
+    const std::int64_t used = route_used(op.route, x.rows, op.weight.shape[2]);
+    if (x.width != op.weight.width()) check_width("the input", x, used * op.weight.width());
+    if (op.bias) {
+      const TensorView& bias = *op.bias;
+      if (bias.shape[0] != op.weight.shape[1] || bias.shape[1] != op.weight.shape[2] || bias.shape[2] != 1 ||
+          bias.shape[3] != 1)
+        fail(ErrorCode::bad_file, "node '{}': weight '{}' is {}; expected a row of {} for each of {} experts",
+             printable(node_), printable(bias.name), shape_text(bias), op.weight.shape[1],
+             op.weight.shape[2]);
+      check_dtype(bias);
+    }
+    return {x.rows, product(node_, "its output", used, op.weight.shape[1])};
+  }
+
+  ValueInfo operator()(const MoeCombine& op) const {
+    const ValueInfo x = info(op.x);
+    return {x.rows, part_width("the input", x, route_used(op.route, x.rows, 0))};
+  }
+
   ValueInfo operator()(const GatherOutputs& op) const { return {Rows::outputs, tokens(op.x).width}; }
 
  private:
@@ -126,6 +190,52 @@ class ShapeRule {
            value.width, expected);
   }
 
+  ValueInfo norm(Value v, const TensorView& weight, const std::optional<TensorView>& bias, float eps) const {
+    const ValueInfo x = info(v);
+    const std::int64_t group = weight.width();
+    if (weight.shape[1] == 1)
+      check_vector(weight);
+    else
+      check_matrix(weight);
+    if (x.width % group != 0 || (weight.shape[1] != 1 && weight.elements() != x.width))
+      fail(ErrorCode::bad_file,
+           "node '{}': weight '{}' is {}; expected a vector of a divisor of the row width {}, or one for "
+           "each part",
+           printable(node_), printable(weight.name), shape_text(weight), x.width);
+    if (bias) {
+      if (bias->shape != weight.shape)
+        fail(ErrorCode::bad_file, "node '{}': weight '{}' is {}; expected {}, the shape of '{}'",
+             printable(node_), printable(bias->name), shape_text(*bias), shape_text(weight),
+             printable(weight.name));
+      check_dtype(*bias);
+    }
+    check_eps(eps);
+    return x;
+  }
+
+  std::int64_t part_width(const char* what, const ValueInfo& value, std::int64_t parts) const {
+    if (parts < 1 || value.width % parts != 0)
+      fail(ErrorCode::internal, "node '{}': {} has rows of {} elements, which are not {} equal parts",
+           printable(node_), what, value.width, parts);
+    return value.width / parts;
+  }
+
+  /// Experts a row of `route` names; `experts` (0: any) is how many there are to choose from.
+  std::int64_t route_used(Value route, Rows rows, std::int64_t experts) const {
+    for (const Node& node : graph_.nodes) {
+      const auto* op = std::get_if<MoeRoute>(&node.op);
+      if (op == nullptr || node.out != route) continue;
+      const ValueInfo logits = graph_.value(op->logits);
+      if (logits.rows != rows)
+        fail(ErrorCode::internal, "node '{}' routes rows of tokens and of outputs", printable(node_));
+      if (experts != 0 && experts != logits.width)
+        fail(ErrorCode::bad_file, "node '{}': there are {} experts, but the router chooses among {}",
+             printable(node_), experts, logits.width);
+      return op->used;
+    }
+    fail(ErrorCode::internal, "node '{}' needs the result of a moe_route", printable(node_));
+  }
+
   void check_eps(float eps) const {
     if (!std::isfinite(eps) || eps < 0)
       fail(ErrorCode::internal, "node '{}': epsilon {} is not a number >= 0", printable(node_), eps);
@@ -152,6 +262,13 @@ class ShapeRule {
     if (weight.shape[0] < 1 || weight.shape[1] < 1 || weight.shape[2] != 1 || weight.shape[3] != 1)
       fail(ErrorCode::bad_file, "node '{}': weight '{}' is {}; expected a matrix", printable(node_),
            printable(weight.name), shape_text(weight));
+    check_dtype(weight);
+  }
+
+  void check_matrices(const TensorView& weight) const {
+    if (weight.shape[0] < 1 || weight.shape[1] < 1 || weight.shape[2] < 1 || weight.shape[3] != 1)
+      fail(ErrorCode::bad_file, "node '{}': weight '{}' is {}; expected a matrix for each of several",
+           printable(node_), printable(weight.name), shape_text(weight));
     check_dtype(weight);
   }
 

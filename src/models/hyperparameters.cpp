@@ -39,6 +39,87 @@ void read_heads(const Keys& keys, Hyperparameters& h) {
   h.value_dim = keys.try_count("attention.value_length", 1, kMaxHeadDim).value_or(h.key_dim);
 }
 
+/// The epsilon of whichever norm the architecture has.
+void read_epsilon(const Keys& keys, Hyperparameters& h) {
+  constexpr std::string_view kLayerNorm = "attention.layer_norm_epsilon";
+  const bool layer = keys.metadata().find(keys.key(kLayerNorm)) != nullptr;
+  h.norm_eps =
+      static_cast<float>(keys.number(layer ? kLayerNorm : "attention.layer_norm_rms_epsilon", 0, 1, true));
+}
+
+void read_window(const Keys& keys, Hyperparameters& h) {
+  constexpr std::string_view kPattern = "attention.sliding_window_pattern";
+  h.sliding_window = keys.try_count("attention.sliding_window", 0, UINT32_MAX).value_or(0);
+  h.rope_freq_base_windowed = keys.try_number("rope.freq_base_swa", 1, 1e15, true).value_or(0);
+  const gguf::Value* pattern = keys.metadata().find(keys.key(kPattern));
+  if (pattern == nullptr) return;
+  if (pattern->type != gguf::ValueType::array) {
+    const std::uint32_t every = keys.count(kPattern, 1, UINT32_MAX);
+    for (std::uint32_t i = 0; i < h.layers; ++i) h.windowed.push_back(i % every < every - 1);
+    return;
+  }
+  const auto& array = std::get<gguf::Array>(pattern->data);
+  std::vector<std::int64_t> flags;
+  if (array.element_type == gguf::ValueType::boolean)
+    for (const std::uint64_t flag : std::get<std::vector<std::uint64_t>>(array.items))
+      flags.push_back(static_cast<std::int64_t>(flag));
+  else
+    flags = *keys.metadata().try_ints(keys.key(kPattern));
+  if (flags.size() < h.layers)
+    keys.reject(kPattern, fmt::format("an array of {}", flags.size()),
+                fmt::format("a number, or a flag for each of the {} blocks", h.layers));
+  for (std::uint32_t i = 0; i < h.layers; ++i) h.windowed.push_back(flags[i] != 0);
+}
+
+void read_scales(const Keys& keys, Hyperparameters& h) {
+  const auto read = [&](std::string_view name, float low = 0) {
+    return static_cast<float>(keys.try_number(name, low, 1e6).value_or(0));
+  };
+  h.embedding_scale = read("embedding_scale");
+  h.residual_scale = read("residual_scale");
+  h.attention_scale = read("attention.scale");
+  h.logit_scale = read("logit_scale");
+  h.attention_soft_cap = read("attn_logit_softcapping");
+  h.final_soft_cap = read("final_logit_softcapping");
+  h.clamp_qkv = read("attention.clamp_kqv");
+  h.alibi_max_bias = read("attention.max_alibi_bias");
+  if (const auto parallel = keys.metadata().try_bool(keys.key("use_parallel_residual")))
+    h.parallel_residual = *parallel;
+}
+
+void read_experts(const Keys& keys, Hyperparameters& h) {
+  ExpertSettings& e = h.experts;
+  const auto count = [&](std::string_view name, std::uint64_t high, std::uint32_t none = 0) {
+    return keys.try_count(name, 0, high).value_or(none);
+  };
+  e.count = count("expert_count", kMaxHeads);
+  e.used = count("expert_used_count", kMaxHeads);
+  if (e.used > e.count || (e.count > 0 && e.used == 0))
+    keys.reject("expert_used_count", fmt::format("{}", e.used),
+                fmt::format("{} to {} = {}", e.count > 0 ? 1 : 0, keys.key("expert_count"), e.count));
+  if (e.count == 0) return;
+  e.hidden = count("expert_feed_forward_length", kMaxWidth);
+  e.leading_dense = count("leading_dense_block_count", UINT32_MAX);
+  e.step = keys.try_count("interleave_moe_layer_step", 1, UINT32_MAX).value_or(1);
+  e.groups = count("expert_group_count", kMaxHeads);
+  e.groups_used = count("expert_group_used_count", kMaxHeads);
+  if (e.groups > 1 && (e.count % e.groups != 0 || e.groups_used == 0 || e.groups_used > e.groups ||
+                       e.count / e.groups * e.groups_used < e.used))
+    keys.reject(
+        "expert_group_count", fmt::format("{} with {} used", e.groups, e.groups_used),
+        fmt::format("a divisor of the {} experts, with enough groups for {} of them", e.count, e.used));
+  e.gating = keys.try_count("expert_gating_func", 0, 3).value_or(0);
+  e.renormalise = keys.metadata().try_bool(keys.key("expert_weights_norm"));
+  e.weights_scale = static_cast<float>(keys.try_number("expert_weights_scale", 0, 1e6).value_or(0));
+}
+
+void read_latent(const Keys& keys, Hyperparameters& h) {
+  h.latent.q_rank = keys.try_count("attention.q_lora_rank", 0, kMaxWidth).value_or(0);
+  h.latent.kv_rank = keys.try_count("attention.kv_lora_rank", 0, kMaxWidth).value_or(0);
+  h.latent.key_dim = keys.try_count("attention.key_length_mla", 0, kMaxHeadDim).value_or(0);
+  h.latent.value_dim = keys.try_count("attention.value_length_mla", 0, kMaxHeadDim).value_or(0);
+}
+
 void read_rope_dims(const Keys& keys, Hyperparameters& h) {
   const auto dims = keys.try_count("rope.dimension_count", 2, kMaxHeadDim);
   if (dims && *dims > h.key_dim)
@@ -63,18 +144,20 @@ Hyperparameters read_hyperparameters(const gguf::File& file, std::string_view ar
   if (h.layers > file.tensors().size())
     keys.reject("block_count", fmt::format("{}", h.layers),
                 fmt::format("no more than the {} tensors of the file", file.tensors().size()));
+  // Blocks that predict further tokens stand at the end; they take no part in a step.
+  if (const auto ahead = keys.try_count("nextn_predict_layers", 0, h.layers - 1)) h.layers -= *ahead;
   h.embedding = keys.count("embedding_length", 1, kMaxWidth);
   h.trained_context = keys.count("context_length", 1, UINT32_MAX);
-  h.feed_forward = keys.per_layer("feed_forward_length", h.layers, 1, kMaxWidth);
+  read_experts(keys, h);
+  if (h.experts.count == 0 || keys.metadata().find(keys.key("feed_forward_length")) != nullptr)
+    h.feed_forward = keys.per_layer("feed_forward_length", h.layers, h.experts.count > 0 ? 0 : 1, kMaxWidth);
+  else
+    h.feed_forward.assign(h.layers, 0);
   read_heads(keys, h);
-  h.norm_eps = static_cast<float>(keys.number("attention.layer_norm_rms_epsilon", 0, 1, true));
-  h.sliding_window = keys.try_count("attention.sliding_window", 0, UINT32_MAX).value_or(0);
-
-  h.experts = keys.try_count("expert_count", 0, kMaxHeads).value_or(0);
-  h.experts_used = keys.try_count("expert_used_count", 0, kMaxHeads).value_or(0);
-  if (h.experts_used > h.experts)
-    keys.reject("expert_used_count", fmt::format("{}", h.experts_used),
-                fmt::format("at most {} = {}", keys.key("expert_count"), h.experts));
+  read_epsilon(keys, h);
+  read_window(keys, h);
+  read_scales(keys, h);
+  read_latent(keys, h);
 
   read_rope_dims(keys, h);
   read_rope_settings(keys, overrides, h, warnings);

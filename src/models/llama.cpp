@@ -1,75 +1,31 @@
-// The llama architecture: Llama 2 and 3.x, Mistral, SmolLM2 and their kin (GGUF architecture "llama").
+// The llama architecture: Llama 2 and 3.x, Mistral, Mixtral, SmolLM2 and their kin (GGUF architecture
+// "llama").
 //
 // Touvron et al. 2023: pre-norm decoder with RMSNorm, rotary positions, grouped-query attention and a SwiGLU
 // feed-forward. Variants are told apart by what the file holds: biases, an output matrix of its own or the
-// embedding's, per-pair rotary factors (Llama 3.1), a sliding window (Mistral 7B v0.1).
-#include <cmath>
-
-#include "models/block.hpp"
-#include "models/model.hpp"
+// embedding's, per-pair rotary factors (Llama 3.1), a sliding window (Mistral 7B v0.1), experts (Mixtral,
+// Jiang et al. 2024).
+#include "models/decoder.hpp"
 
 namespace quipu::models {
 
 using graph::Value;
 
 graph::Graph build_llama(const Hyperparameters& h, const WeightSource& w) {
-  refuse_experts(h);
-  const std::int64_t width = h.embedding, vocab = h.vocab, key = h.key_dim, value = h.value_dim;
-  const TensorView embedding = w.get("token_embd.weight", {width, vocab});
-  const RopeFrequencies turns = rope_frequencies(h, w.find("rope_freqs.weight", {h.rope_dims / 2}));
+  Decoder model(h, w);
+  const Rotary rotary = model.rotary(/*neox=*/false);
+  Value x = model.embed();
+  for (Block& block : model.blocks()) {
+    auto [q, k, v] = block.qkv(block.norm(x, "attn_norm"));
+    q = block.rotate(q, rotary);
+    k = block.rotate(k, rotary);
+    const Value attended = block.attend({q, k, v}, {.window = h.sliding_window});
+    x = block.add(x, attended, "attn_residual");
 
-  graph::Builder g;
-  Value x = g.at("token_embd").embed(embedding);
-
-  for (std::uint32_t layer = 0; layer < h.layers; ++layer) {
-    Block block(g, w, h, layer);
-    const std::int64_t heads = h.heads[layer], kv_heads = h.kv_heads[layer];
-    const auto rotate = [&](Value in, std::int64_t count) {
-      return g.rope({.x = in,
-                     .heads = count,
-                     .head_dim = key,
-                     .neox = false,
-                     .inv_freq = turns.inv_freq,
-                     .magnitude = turns.magnitude});
-    };
-
-    // Attention.
-    Value normed = block.norm(x, "attn_norm", width);
-    Value q = block.linear(normed, "attn_q", width, heads * key);
-    Value k = block.linear(normed, "attn_k", width, kv_heads * key);
-    const Value v = block.linear(normed, "attn_v", width, kv_heads * value);
-    block.at("rope");
-    q = rotate(q, heads);
-    k = rotate(k, kv_heads);
-    Value attended = block.at("attention")
-                         .attention({.q = q,
-                                     .k = k,
-                                     .v = v,
-                                     .layer = static_cast<std::int32_t>(layer),
-                                     .heads = heads,
-                                     .kv_heads = kv_heads,
-                                     .head_dim = key,
-                                     .v_dim = value,
-                                     .scale = 1.0f / std::sqrt(static_cast<float>(key)),
-                                     .window = h.sliding_window,
-                                     .sinks = std::nullopt});
-    if (layer + 1 == h.layers) {  // from here on only the rows whose logits are wanted matter
-      block.at("outputs");
-      attended = g.gather_outputs(attended);
-      x = g.gather_outputs(x);
-    }
-    const Value projected = block.linear(attended, "attn_output", heads * value, width);
-    x = block.at("attn_residual").add(x, projected);
-
-    // Feed-forward.
-    normed = block.norm(x, "ffn_norm", width);
-    const Value fed = block.swiglu(normed, width, h.feed_forward[layer]);
-    x = block.at("ffn_residual").add(x, fed);
+    const Value fed = block.experts_or_gated(block.norm(x, "ffn_norm"), {.renormalise = true});
+    x = block.add(x, fed, "ffn_residual");
   }
-
-  x = g.at("output_norm").rms_norm(x, w.get("output_norm.weight", {width}), h.norm_eps);
-  const TensorView output = w.find("output.weight", {width, vocab}).value_or(embedding);
-  return g.finish(g.at("output").linear(x, output, w.find("output.bias", {vocab})));
+  return model.finish(x);
 }
 
 }  // namespace quipu::models

@@ -9,6 +9,7 @@
 #include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "models/near_matches.hpp"
 
 namespace quipu::models {
 namespace {
@@ -20,8 +21,12 @@ const Architecture& architecture_of(const gguf::File& file) {
          "{}: this file holds a vocabulary only (it has no tensors), expected the weights of a model",
          printable(file.name()));
   if (const Architecture* found = find_architecture(name)) return *found;
-  fail(ErrorCode::unsupported, "{}: general.architecture is '{}', which is not supported (supported: {})",
-       printable(file.name()), printable(name), fmt::join(architecture_names(), ", "));
+  const std::vector<std::string_view> near = near_matches(name, architecture_names());
+  fail(ErrorCode::unsupported,
+       "{}: general.architecture is '{}', which is not supported{}; the supported ones are {}",
+       printable(file.name()), printable(name),
+       near.empty() ? "" : fmt::format(" (near it: {})", fmt::join(near, ", ")),
+       fmt::join(architecture_names(), ", "));
 }
 
 /// What the file holds and the architecture has no place for would change the output if it did: said aloud.
@@ -46,6 +51,25 @@ void warn_about_unused(const gguf::File& file, const std::set<std::string, std::
                                    architecture));
 }
 
+/// A setting of the file as text, whatever its type.
+struct SettingText {
+  std::string operator()(const gguf::Array& array) const {
+    return std::visit(
+        [](const auto& items) {
+          std::string text;
+          if constexpr (!std::is_same_v<std::decay_t<decltype(items)>, std::vector<gguf::Array>>)
+            text = fmt::format("{}", fmt::join(items, ","));
+          return text;
+        },
+        array.items);
+  }
+  std::string operator()(double value) const { return fmt::format("{:a}", value); }
+  template <class T>
+  std::string operator()(const T& value) const {
+    return fmt::format("{}", value);
+  }
+};
+
 /// Digest of the settings that shape the computation, the tensor table, and the start, middle and end of
 /// every tensor.
 std::uint64_t fingerprint_of(const Hyperparameters& h, const gguf::File& file) {
@@ -57,6 +81,11 @@ std::uint64_t fingerprint_of(const Hyperparameters& h, const gguf::File& file) {
       fmt::join(h.feed_forward, ","), h.key_dim, h.value_dim, h.rope_dims, h.rope_freq_base,
       static_cast<int>(s.type), s.factor, s.original_context, s.extrapolation_factor, s.attention_factor,
       s.beta_fast, s.beta_slow, h.norm_eps, h.sliding_window);
+  text += fmt::format("{:a}\n", s.log_multiplier);
+  // Rotary settings stand above: there the user's come before the file's.
+  for (const gguf::Metadata::Entry& entry : file.metadata().entries())
+    if (entry.key.starts_with(h.architecture + ".") && entry.key.find(".rope.") == std::string::npos)
+      text += fmt::format("{} {}\n", entry.key, std::visit(SettingText{}, entry.value.data));
   for (const TensorView& tensor : file.tensors()) {
     text += fmt::format("{} {} {}\n", tensor.name, to_string(tensor.dtype), fmt::join(tensor.shape, "x"));
     const std::size_t bytes = tensor.bytes(), size = std::min(bytes, kSample);

@@ -18,7 +18,7 @@
 
 namespace quipu::models {
 
-enum class RopeScalingType { none, linear, ntk, yarn };
+enum class RopeScalingType { none, linear, ntk, yarn, longrope };
 
 /// From the file, each overridable by the user (`--rope-scaling`, `--rope-scale`, `--rope-freq-base` …).
 struct RopeScaling {
@@ -28,6 +28,9 @@ struct RopeScaling {
   double extrapolation_factor = 1.0;  ///< YaRN ext_factor
   double attention_factor = 1.0;      ///< YaRN attn_factor
   double beta_fast = 32.0, beta_slow = 1.0;
+  double log_multiplier = 0;  ///< yarn_log_multiplier (DeepSeek): temperature 1 + log_multiplier ln(factor)
+  bool long_factors = false;  ///< longrope: the factors for contexts beyond the original one
+  bool whole_pairs = true;    ///< the ramp begins and ends at whole pairs, as in the paper's code
 };
 
 /// What the user may override. Fields left empty keep the file's value. A factor without a type, on a file
@@ -39,6 +42,25 @@ struct RopeOverrides {
   std::optional<double> freq_base;
   std::optional<std::uint32_t> original_context;
   std::optional<double> extrapolation_factor, attention_factor, beta_fast, beta_slow;
+};
+
+/// Mixture of experts (keys `expert_*`).
+struct ExpertSettings {
+  std::uint32_t count = 0, used = 0;  ///< 0: dense
+  std::uint32_t hidden = 0;           ///< feed-forward width of one; 0: feed_forward
+  std::uint32_t leading_dense = 0;    ///< first blocks without experts
+  std::uint32_t step = 1;             ///< every step-th block has experts
+  std::uint32_t groups = 0, groups_used = 0;
+  std::uint32_t gating =
+      0;  ///< expert_gating_func: 1 softmax, 2 sigmoid, 3 softmax of the chosen; 0: not stated
+  std::optional<bool> renormalise;
+  float weights_scale = 0;  ///< 0: none
+};
+
+/// Multi-head latent attention (DeepSeek-V2).
+struct LatentSettings {
+  std::uint32_t q_rank = 0, kv_rank = 0;
+  std::uint32_t key_dim = 0, value_dim = 0;  ///< of a head; 0: key_dim, value_dim of the cache
 };
 
 /// Read from `<architecture>.*` keys, all validated. Per-layer values where files may give arrays.
@@ -55,7 +77,17 @@ struct Hyperparameters {
   RopeScaling rope_scaling;
   float norm_eps = 0;
   std::uint32_t sliding_window = 0;  ///< positions a token attends to, itself included; 0: all
-  std::uint32_t experts = 0, experts_used = 0;
+  /// attention.sliding_window_pattern. A number n: all but every n-th block have the window; an array: one
+  /// flag a block. Empty: the architecture's own rule.
+  std::vector<bool> windowed;
+  double rope_freq_base_windowed = 0;  ///< of blocks with a window; 0: rope_freq_base
+  // Factors and caps; 0: none.
+  float embedding_scale = 0, residual_scale = 0, attention_scale = 0, logit_scale = 0;
+  float attention_soft_cap = 0, final_soft_cap = 0;
+  float clamp_qkv = 0, alibi_max_bias = 0;
+  bool parallel_residual = true;  ///< use_parallel_residual
+  ExpertSettings experts;
+  LatentSettings latent;
 };
 
 /// Reads and validates the `<architecture>.*` keys and applies the overrides. Throws `Error`: bad_file or
@@ -113,6 +145,9 @@ class WeightSource {
   /// Required tensor of exactly this GGUF-order shape (trailing ones may be left out). Throws `Error`
   /// (bad_file) that names the tensor, the shape found and the shape expected, and refuses integer dtypes.
   TensorView get(std::string_view name, std::initializer_list<std::int64_t> shape) const;
+  /// Elements of dimension `dimension` of a tensor; 0 when it is absent. For sizes that only the weights
+  /// state.
+  std::int64_t size(std::string_view name, std::size_t dimension) const;
   /// Nothing when absent; still checked when present.
   std::optional<TensorView> find(std::string_view name, std::initializer_list<std::int64_t> shape) const;
 

@@ -2,10 +2,46 @@
 #include "models/model.hpp"
 
 // A row declares the function and enters it into the table.
-#define QUIPU_ARCHITECTURES(ROW) \
-  ROW("llama", build_llama)      \
-  ROW("qwen2", build_qwen2)      \
-  ROW("qwen3", build_qwen3)
+#define QUIPU_ARCHITECTURES(ROW)          \
+  ROW("arcee", build_arcee)               \
+  ROW("bloom", build_bloom)               \
+  ROW("cohere2", build_cohere2)           \
+  ROW("command-r", build_command_r)       \
+  ROW("deepseek2", build_deepseek2)       \
+  ROW("dots1", build_dots1)               \
+  ROW("ernie4_5", build_ernie4_5)         \
+  ROW("ernie4_5-moe", build_ernie4_5_moe) \
+  ROW("exaone4", build_exaone4)           \
+  ROW("falcon", build_falcon)             \
+  ROW("gemma", build_gemma)               \
+  ROW("gemma2", build_gemma2)             \
+  ROW("gemma3", build_gemma3)             \
+  ROW("glm4", build_glm4)                 \
+  ROW("glm4moe", build_glm4_moe)          \
+  ROW("gpt-oss", build_gpt_oss)           \
+  ROW("gpt2", build_gpt2)                 \
+  ROW("gptneox", build_gptneox)           \
+  ROW("granite", build_granite)           \
+  ROW("granitemoe", build_granite)        \
+  ROW("hunyuan-dense", build_hunyuan)     \
+  ROW("hunyuan-moe", build_hunyuan)       \
+  ROW("llama", build_llama)               \
+  ROW("minimax-m2", build_minimax_m2)     \
+  ROW("mpt", build_mpt)                   \
+  ROW("nemotron", build_nemotron)         \
+  ROW("olmo2", build_olmo2)               \
+  ROW("olmoe", build_olmoe)               \
+  ROW("phi2", build_phi2)                 \
+  ROW("phi3", build_phi3)                 \
+  ROW("qwen2", build_qwen2)               \
+  ROW("qwen2moe", build_qwen2moe)         \
+  ROW("qwen3", build_qwen3)               \
+  ROW("qwen3moe", build_qwen3moe)         \
+  ROW("seed_oss", build_seed_oss)         \
+  ROW("smollm3", build_smollm3)           \
+  ROW("stablelm", build_stablelm)         \
+  ROW("starcoder", build_gpt2)            \
+  ROW("starcoder2", build_starcoder2)
 
 namespace quipu::models {
 

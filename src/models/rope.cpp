@@ -2,7 +2,7 @@
 //
 // Sources: RoPE, Su et al. 2021; linear (position interpolation), Chen et al. 2023; NTK-aware, the base
 // change of bloc97 2023 as derived in section 3.1 of YaRN, Peng et al. 2023; YaRN, the same paper,
-// sections 3.2 to 3.4.
+// sections 3.2 to 3.4; LongRoPE, Ding et al. 2024 (its factors are `factors`).
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -20,9 +20,13 @@ double pair_of_turns(double turns, double dims, double base, double original_con
 
 /// How much of each pair is interpolated: 0 (fast pairs, left alone) to 1 (slow pairs, scaled by the factor).
 std::vector<double> yarn_ramp(const RopeScaling& s, std::uint32_t dims, double base) {
-  const double first = std::max(0.0, std::floor(pair_of_turns(s.beta_fast, dims, base, s.original_context)));
-  const double last =
-      std::min(dims - 1.0, std::ceil(pair_of_turns(s.beta_slow, dims, base, s.original_context)));
+  double begin = pair_of_turns(s.beta_fast, dims, base, s.original_context);
+  double end = pair_of_turns(s.beta_slow, dims, base, s.original_context);
+  if (s.whole_pairs) {
+    begin = std::floor(begin);
+    end = std::ceil(end);
+  }
+  const double first = std::max(0.0, begin), last = std::min(dims - 1.0, end);
   std::vector<double> ramp(dims / 2);
   for (std::size_t i = 0; i < ramp.size(); ++i)
     ramp[i] = std::clamp((static_cast<double>(i) - first) / std::max(0.001, last - first), 0.0, 1.0);
@@ -68,6 +72,8 @@ RopeFrequencies rope_frequencies(const Hyperparameters& hyper, const std::option
     // The paper's attention temperature; without extrapolation it is plain interpolation, which has none.
     if (s.extrapolation_factor > 0) magnitude = 0.1 * std::log(s.factor) + 1;
     magnitude *= s.attention_factor;
+  } else if (s.type == RopeScalingType::longrope) {
+    magnitude = s.attention_factor;
   }
   return {std::make_shared<const std::vector<double>>(std::move(inv_freq)), static_cast<float>(magnitude)};
 }

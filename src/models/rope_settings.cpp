@@ -43,25 +43,31 @@ std::string_view to_string(RopeScalingType type) {
       return "ntk";
     case RopeScalingType::yarn:
       return "yarn";
+    case RopeScalingType::longrope:
+      return "longrope";
   }
   return "?";
 }
 
 RopeScalingType read_type(const Keys& keys) {
   const auto text = keys.metadata().try_string(keys.key("rope.scaling.type"));
-  // Files older than the type key give a bare factor, which was linear then.
-  const std::string name = text                                                               ? *text
-                           : keys.metadata().find(keys.key("rope.scaling.factor")) != nullptr ? "linear"
-                                                                                              : "none";
-  for (const auto type :
-       {RopeScalingType::none, RopeScalingType::linear, RopeScalingType::ntk, RopeScalingType::yarn})
+  const auto has = [&](std::string_view name) { return keys.metadata().find(keys.key(name)) != nullptr; };
+  // Files older than the type key give a bare factor, which was linear then; those of Phi-3 a bare magnitude.
+  const std::string name = text                              ? *text
+                           : has("rope.scaling.factor")      ? "linear"
+                           : has("rope.scaling.attn_factor") ? "longrope"
+                                                             : "none";
+  for (const auto type : {RopeScalingType::none, RopeScalingType::linear, RopeScalingType::ntk,
+                          RopeScalingType::yarn, RopeScalingType::longrope})
     if (name == to_string(type)) return type;
-  if (name == "longrope" || name == "dynamic")
+  if (name == "dynamic")
     fail(ErrorCode::unsupported,
-         "{}: {} is '{}', which is not supported yet (none, linear, ntk and yarn are; another one can be "
-         "chosen with --rope-scaling)",
+         "{}: {} is '{}', which is not supported yet (none, linear, ntk, yarn and longrope are; another one "
+         "can "
+         "be chosen with --rope-scaling)",
          keys.file(), keys.key("rope.scaling.type"), name);
-  keys.reject("rope.scaling.type", fmt::format("'{}'", printable(name)), "none, linear, ntk or yarn");
+  keys.reject("rope.scaling.type", fmt::format("'{}'", printable(name)),
+              "none, linear, ntk, yarn or longrope");
 }
 
 void warn_without_effect(const RopeOverrides& o, RopeScalingType type, std::vector<std::string>& warnings) {
@@ -97,9 +103,10 @@ void read_rope_settings(const Keys& keys, const RopeOverrides& overrides, Hyperp
     file_type = read_type(keys);
   } else if (const auto text = keys.metadata().try_string(keys.key("rope.scaling.type"))) {
     // With an override the file's own type may be one that quipu does not know.
-    file_type = *text == "yarn"     ? RopeScalingType::yarn
-                : *text == "linear" ? RopeScalingType::linear
-                                    : RopeScalingType::none;
+    file_type = *text == "yarn"       ? RopeScalingType::yarn
+                : *text == "linear"   ? RopeScalingType::linear
+                : *text == "longrope" ? RopeScalingType::longrope
+                                      : RopeScalingType::none;
   }
   scaling.type = overrides.type.value_or(file_type);
   if (!overrides.type && scaling.type == RopeScalingType::none && overrides.factor)
@@ -127,6 +134,16 @@ void read_rope_settings(const Keys& keys, const RopeOverrides& overrides, Hyperp
     return;
   }
 
+  if (scaling.type == RopeScalingType::longrope) {
+    // Two sets of factors; which one applies may not change within a sequence, so it is chosen here.
+    read(keys, {&scaling.attention_factor, "rope.scaling.attn_factor", &overrides.attention_factor,
+                "--yarn-attn-factor", 0, kMaxAttention, true});
+    scaling.long_factors = overrides.type.has_value();
+    if (!scaling.long_factors)
+      hyper.trained_context = std::min(hyper.trained_context, scaling.original_context);
+    return;
+  }
+
   scaling.factor = file_factor;
   if (overrides.factor) {
     if (!(*overrides.factor >= 1 && *overrides.factor <= kMaxFactor))
@@ -139,6 +156,8 @@ void read_rope_settings(const Keys& keys, const RopeOverrides& overrides, Hyperp
         fmt::format("--rope-scaling {} has no effect without a factor (give one with --rope-scale)",
                     to_string(scaling.type)));
   if (scaling.type == RopeScalingType::yarn) {
+    scaling.log_multiplier =
+        keys.try_number("rope.scaling.yarn_log_multiplier", 0, kMaxAttention).value_or(0);
     double further_attention = 1;  // some converters write this second key; the two multiply
     read(keys,
          {&further_attention, "rope.scaling.yarn_attn_factor", &no_override, "", 0, kMaxAttention, true});

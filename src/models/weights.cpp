@@ -10,6 +10,11 @@ TensorView WeightSource::get(std::string_view name, std::initializer_list<std::i
   fail(ErrorCode::bad_file, "{}: tensor {} is missing", printable(file_->name()), printable(name));
 }
 
+std::int64_t WeightSource::size(std::string_view name, std::size_t dimension) const {
+  const TensorView* tensor = file_->find_tensor(name);
+  return tensor == nullptr ? 0 : tensor->shape[dimension];
+}
+
 std::optional<TensorView> WeightSource::find(std::string_view name,
                                              std::initializer_list<std::int64_t> shape) const {
   const TensorView* tensor = file_->find_tensor(name);

@@ -131,8 +131,8 @@ TEST(Builder, RefusesWeightsThatDoNotFit) {
   expect_refused([](Builder& b, Value x) { b.rms_norm(x, vector(48), 0); }, bad, {"some.weight", "48", "64"});
   expect_refused([](Builder& b, Value x) { b.rms_norm(x, matrix(64, 2), 0); }, bad, {"64x2", "vector"});
   expect_refused([](Builder& b, Value x) { b.rms_norm(x, vector(0), 0); }, bad, {"vector"});
-  expect_refused([](Builder& b, Value x) { b.layer_norm(x, vector(32), std::nullopt, 0); }, bad,
-                 {"32", "64"});
+  expect_refused([](Builder& b, Value x) { b.layer_norm(x, vector(48), std::nullopt, 0); }, bad,
+                 {"48", "64"});
   expect_refused([](Builder& b, Value x) { b.layer_norm(x, vector(64), vector(63), 0); }, bad, {"63", "64"});
   expect_refused([](Builder& b, Value) { b.embed(weight("t", {8, 4, 4, 1})); }, bad, {"8x4x4"});
   expect_refused(

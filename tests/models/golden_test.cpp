@@ -62,10 +62,35 @@ TEST_P(TinyModel, PromptInChunksOrTokenByTokenGivesTheSameBytes) {
   }
 }
 
+/// transformers takes the long factors for a prompt beyond the original context of 64; here the user does.
+TEST(LongRope, TheLongFactorsAreTakenOnRequest) {
+  const auto path = test::golden_path("phi3_beyond.gguf");
+  models::LoadOptions options;
+  EXPECT_EQ(models::Model::load(path, options)->hyperparameters().trained_context, 64u);
+  options.rope.type = models::RopeScalingType::longrope;
+  const auto model = models::Model::load(path, options);
+  EXPECT_EQ(model->hyperparameters().trained_context, 256u);
+  const Golden golden(test::golden_path("phi3_beyond.golden.gguf"));
+  ModelRun run(model, backends::make_reference_backend(), 256, 256);
+  EXPECT_LE(test::relative_error(run.push(golden.ints("tokens.0")), golden.floats("logits.0")), 1e-4);
+}
+
 INSTANTIATE_TEST_SUITE_P(Variants, TinyModel,
                          testing::Values("llama_gqa", "llama_tied_mha", "llama_biases", "llama_odd_sizes",
                                          "llama_linear", "llama_yarn", "llama_yarn_options", "llama3",
                                          "mistral_window", "qwen2", "qwen3"),
+                         [](const auto& info) { return info.param; });
+
+INSTANTIATE_TEST_SUITE_P(Families, TinyModel,
+                         testing::Values("arcee", "bloom", "cohere2", "command_r", "deepseek_v2",
+                                         "deepseek_v3", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4",
+                                         "falcon", "falcon_two_norms", "gemma", "gemma2", "gemma3", "glm4",
+                                         "glm4_moe", "gpt2", "gpt_oss", "gptneox", "gptneox_serial",
+                                         "granite", "granitemoe", "granitemoe_shared", "hunyuan_dense",
+                                         "hunyuan_moe", "minimax_m2", "mixtral", "mpt", "nemotron", "olmo2",
+                                         "olmo3", "olmoe", "phi2", "phi3", "phi3_within", "qwen2moe",
+                                         "qwen3moe", "seed_oss", "smollm3", "stablelm", "stablelm_parallel",
+                                         "starcoder", "starcoder2"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

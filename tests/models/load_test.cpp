@@ -161,8 +161,10 @@ TEST_F(ModelLoad, UnusableRopeScalingIsNamed) {
                              {"llama.rope.scaling.factor", f32(4)},
                              {std::string("llama.rope.scaling.") + key, f32(value)}}),
                       {"edited.gguf", std::string("llama.rope.scaling.") + key, "expected"});
+  expect_mentions(error({{"llama.rope.scaling.type", str("dynamic")}}),
+                  {"llama.rope.scaling.type", "'dynamic'", "not supported yet"});
   expect_mentions(error({{"llama.rope.scaling.type", str("longrope")}}),
-                  {"llama.rope.scaling.type", "'longrope'", "not supported yet"});
+                  {"rope_factors_long.weight", "missing"});
   expect_mentions(error({{"llama.rope.scaling.type", str("yarn")},
                          {"llama.rope.scaling.factor", f32(4)},
                          {"llama.rope.scaling.original_context_length", u32(0)}}),
@@ -173,9 +175,36 @@ TEST_F(ModelLoad, UnusableRopeScalingIsNamed) {
                   {"4294967295", "scaled by 4"});
 }
 
-TEST_F(ModelLoad, ExpertsAreRefusedWithAReason) {
+TEST_F(ModelLoad, ExpertsNeedTheirWeights) {
   expect_mentions(error({{"llama.expert_count", u32(8)}, {"llama.expert_used_count", u32(2)}}),
-                  {"llama.expert_count", "8", "not supported yet"});
+                  {"edited.gguf", "blk.0.ffn_gate_inp.weight", "missing"});
+  expect_mentions(error({{"llama.expert_count", u32(8)}}), {"llama.expert_used_count", "0", "1 to"});
+  expect_mentions(error({{"llama.expert_count", u32(8)},
+                         {"llama.expert_used_count", u32(6)},
+                         {"llama.expert_group_count", u32(4)},
+                         {"llama.expert_group_used_count", u32(2)}}),
+                  {"llama.expert_group_count", "4 with 2 used", "6"});
+}
+
+TEST_F(ModelLoad, ArchitecturesWithoutExpertsRefuseThem) {
+  test::write_edited(test::golden_path("qwen2.gguf"), folder_ / "experts.gguf",
+                     {{"qwen2.expert_count", u32(8)}, {"qwen2.expert_used_count", u32(2)}}, {});
+  try {
+    Model::load(folder_ / "experts.gguf");
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::unsupported);
+    expect_mentions(e.message(), {"qwen2.expert_count", "8", "not supported yet"});
+  }
+}
+
+TEST_F(ModelLoad, AnUnknownArchitectureIsNamedWithWhatIsNearIt) {
+  expect_mentions(error({{"general.architecture", str("qwen3next")}}),
+                  {"'qwen3next'", "near it: qwen3, qwen3moe"});
+  expect_mentions(error({{"general.architecture", str("GPT_OSS")}}), {"near it: gpt-oss"});
+  expect_mentions(error({{"general.architecture", str("lama")}}), {"near it: llama"});
+  const std::string far = error({{"general.architecture", str("rwkv7")}});
+  EXPECT_EQ(far.find("near it"), std::string::npos) << far;
 }
 
 TEST_F(ModelLoad, AnUnknownArchitectureIsNamedWithTheSupportedOnes) {

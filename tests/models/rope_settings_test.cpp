@@ -208,7 +208,7 @@ TEST_F(RopeSettings, AnUnsupportedTypeOfTheFileCanBeOverridden) {
   models::RopeOverrides flags;
   flags.type = RopeScalingType::linear;
   flags.factor = 2;
-  const auto model = Model::load(edited({{"llama.rope.scaling.type", str("longrope")}}), with(flags));
+  const auto model = Model::load(edited({{"llama.rope.scaling.type", str("dynamic")}}), with(flags));
   EXPECT_EQ(model->hyperparameters().rope_scaling.type, RopeScalingType::linear);
   EXPECT_EQ(model->hyperparameters().trained_context, 128u);
 }

@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 """Tiny random models of real configuration classes, as GGUF files with the logits transformers computes.
 
-    pip install torch transformers gguf
-    make_model_goldens.py [NAME...]      writes tests/goldens/models/NAME.gguf and NAME.golden.gguf
+    pip install torch transformers gguf sentencepiece
+    LLAMA_CPP=checkout make_model_goldens.py [NAME...]      writes tests/goldens/models/NAME.gguf and NAME.golden.gguf
 
 NAME.gguf is the model. NAME.golden.gguf holds, for each prompt i, `tokens.i` (I32 [n]) and `logits.i`
 (F32 [n rows of vocab]): float32, eager attention, all positions in one pass.
 
-The weights are rounded to the type they are stored in before transformers sees them. Their spread is wider than
+MODELS below are variants of llama and its nearest kin, written here; the families of families.py are written by llama.cpp's
+converter. The weights are rounded to the type they are stored in before transformers sees them. Their spread is wider than
 a fresh model's, so that attention is far from uniform and a wrong angle, mask or head shows in the logits.
 """
 
 import argparse
 import math
 import pathlib
+
+from families import FAMILIES, to_gguf  # first: it chooses the gguf package
 
 import gguf
 import numpy as np
@@ -185,16 +188,29 @@ def finish(writer):
     writer.close()
 
 
-def make(name):
-    architecture, config_class, arguments, dtype, lengths = MODELS[name]
-    arguments = dict(tie_word_embeddings=False) | arguments
-    config = config_class(**arguments, attn_implementation="eager")
-    generator = torch.Generator().manual_seed(sum(map(ord, name)))
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-    randomize(model, generator)
+def randomize_family(model, generator):
+    """As randomize, for any model: norms spread around what they start from, whatever that means in the model."""
+    for name, weight in model.named_parameters():
+        noise = torch.randn(weight.shape, generator=generator)
+        last = name.rsplit(".", 2)[-2]
+        if name.endswith("bias") or "sinks" in name:
+            scaled = 0.5 * noise
+        elif weight.dim() == 1 or "norm" in last or "ln_" in last:
+            scaled = weight.data + 0.3 * noise
+        elif any(part in name for part in ("embed_tokens", "wte", "wpe", "embed_in", "word_embeddings")):
+            scaled = noise
+        else:
+            gain = 3.0 if last in ("gate", "router") else 1.6 if last in ("q_proj", "k_proj", "c_attn") else 1.0
+            scaled = gain * noise / math.sqrt(min(weight.shape[-2:]) if weight.dim() == 3 else weight.shape[1])
+        weight.data.copy_(scaled)
+    for name, buffer in model.named_buffers():
+        if name.endswith("correction_bias"):
+            buffer.copy_(0.3 * torch.randn(buffer.shape, generator=generator))
+
+
+def write_own(name, model, config, architecture, dtype):
     for weight in model.parameters():
         weight.data.copy_(round_to(dtype, weight.data))
-
     writer = gguf.GGUFWriter(OUT / f"{name}.gguf", architecture)
     writer.add_name(name)
     add_settings(writer, config)
@@ -202,13 +218,32 @@ def make(name):
     add_weights(writer, architecture, model, config, dtype)
     finish(writer)
 
+
+def make(name):
+    family = name in FAMILIES
+    if family:
+        kind, arguments, lengths = FAMILIES[name]
+        config_class = getattr(transformers, kind + "Config")
+    else:
+        architecture, config_class, arguments, dtype, lengths = MODELS[name]
+        arguments = dict(tie_word_embeddings=False) | arguments
+    config = config_class(**arguments, attn_implementation="eager")
+    generator = torch.Generator().manual_seed(sum(map(ord, name)))
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    if family:
+        randomize_family(model, generator)
+        to_gguf(model, config, OUT / f"{name}.gguf", add_vocabulary)
+    else:
+        randomize(model, generator)
+        write_own(name, model, config, architecture, dtype)
+
     golden = gguf.GGUFWriter(OUT / f"{name}.golden.gguf", "golden")
     golden.add_string("golden.source", f"transformers {transformers.__version__}, torch {torch.__version__}")
     for i, length in enumerate(lengths):
         tokens = torch.randint(3, config.vocab_size, (1, length), generator=generator)
         tokens[0, 0] = 1
         with torch.no_grad():
-            logits = model(tokens).logits[0]
+            logits = model(tokens, use_cache=False).logits[0]
         golden.add_tensor(f"tokens.{i}", tokens[0].to(torch.int32).numpy())
         golden.add_tensor(f"logits.{i}", logits.numpy())
     finish(golden)
@@ -221,7 +256,7 @@ def main():
     parser.add_argument("names", nargs="*", help="models to make (default: all)")
     torch.set_num_threads(1)
     OUT.mkdir(parents=True, exist_ok=True)
-    for name in parser.parse_args().names or MODELS:
+    for name in parser.parse_args().names or [*MODELS, *FAMILIES]:
         make(name)
 
 

@@ -215,6 +215,108 @@ for name, (n, heads, kv_heads, d, dv, dtype, options) in ATTENTIONS.items():
     writer.add_string(f"attention.{name}.cache", dtype.name)
 writer.add_array("attention.cases", list(ATTENTIONS))
 
+# ---- ops of single families ----
+
+x, weight, bias = normal(5, 48, scale=3), normal(4, 12), normal(4, 12)
+heads = x.astype(f64).reshape(5, 4, 12)
+centred = heads - heads.mean(-1, keepdims=True)
+for part, array in dict(x=x, weight=weight, bias=bias).items():
+    put(f"own_heads.{part}", array)
+result("own_heads.rms", (heads / np.sqrt((heads ** 2).mean(-1, keepdims=True) + eps) * weight).reshape(5, 48))
+result("own_heads.layer",
+       (centred / np.sqrt((centred ** 2).mean(-1, keepdims=True) + eps) * weight + bias).reshape(5, 48))
+
+gate, up = normal(4, 20, scale=6), normal(4, 20, scale=6)
+put("clamped_glu.gate", gate)
+put("clamped_glu.up", up)
+g, u = np.minimum(gate.astype(f64), 7), np.clip(up.astype(f64), -7, 7)
+result("clamped_glu", (u + 1) * g * sigmoid(f64(1.702) * g))
+
+x = normal(6, 2, 14)
+y = x.astype(f64).copy()
+y[..., 4:12] = rotate(x[..., 4:12], np.arange(6, dtype=f64), 10000.0 ** (-np.arange(4) / 4), False, 1.0)
+put("rope_behind.x", x.reshape(6, -1))
+result("rope_behind", y.reshape(6, -1))
+
+# ---- experts ----
+
+
+def softmax(v):
+    e = np.exp(v - v.max())
+    return e / e.sum()
+
+
+def route(logits, used, gating, bias=None, renormalise=False, scale=1.0, groups=1, groups_used=1, group_top=1):
+    """Numbers and weights of one row's experts."""
+    logits = logits.astype(f64)
+    scores = {"softmax": softmax, "sigmoid": sigmoid, "softmax_of_chosen": lambda v: v}[gating](logits)
+    choice = scores + (0 if bias is None else bias.astype(f64))
+    if groups > 1:
+        parts = choice.reshape(groups, -1)
+        worth = np.sort(parts, axis=1)[:, -group_top:].sum(axis=1)
+        kept = np.argsort(-worth, kind="stable")[:groups_used]
+        choice = np.where(np.isin(np.arange(groups), kept)[:, None], parts, -np.inf).reshape(-1)
+    chosen = np.argsort(-choice, kind="stable")[:used]
+    weights = scores[chosen]
+    if gating == "softmax_of_chosen":
+        weights = softmax(weights)
+    if renormalise:
+        weights = weights / weights.sum()
+    return np.concatenate([chosen, weights * scale])
+
+
+ROUTES = {  # experts, options
+    "softmax": (7, dict(used=3)),
+    "renormalised": (40, dict(used=8, renormalise=True)),
+    "one": (5, dict(used=1, renormalise=True)),
+    "all": (4, dict(used=4)),
+    "chosen": (32, dict(used=4, gating="softmax_of_chosen")),
+    "sigmoid": (19, dict(used=3, gating="sigmoid", renormalise=True, scale=2.5)),
+    "biased": (24, dict(used=4, gating="sigmoid", renormalise=True, scale=1.5, bias=True)),
+    "groups_by_best": (24, dict(used=5, groups=4, groups_used=2)),
+    "groups_by_two": (32, dict(used=6, gating="sigmoid", bias=True, renormalise=True, groups=8, groups_used=3,
+                               group_top=2)),
+}
+for name, (experts, options) in ROUTES.items():
+    options = dict(gating="softmax") | options
+    logits = normal(20, experts, scale=2)
+    put(f"route.{name}.x", logits)
+    if options.get("bias"):
+        options["bias"] = normal(experts, scale=0.2)
+        put(f"route.{name}.bias", options["bias"])
+    result(f"route.{name}", np.stack([route(row, **options) for row in logits]))
+    for key in ("used", "groups", "groups_used", "group_top"):
+        writer.add_uint32(f"route.{name}.{key}", options.get(key, 1))
+    writer.add_uint32(f"route.{name}.gating",
+                      ["softmax", "sigmoid", "softmax_of_chosen"].index(options["gating"]))
+    writer.add_bool(f"route.{name}.renormalise", options.get("renormalise", False))
+    writer.add_float32(f"route.{name}.scale", options.get("scale", 1.0))
+writer.add_array("route.cases", list(ROUTES))
+
+# A whole layer: three matrices an expert, biases, the weighted sum.
+x, logits = normal(9, 12), normal(9, 5, scale=2)
+w = {part: normal(5, *shape) for part, shape in dict(gate=(10, 12), up=(10, 12), down=(12, 10)).items()}
+b = {part: normal(5, array.shape[1]) for part, array in w.items()}
+y = np.zeros((9, 12))
+for t in range(9):
+    chosen = route(logits[t], 2, "softmax", renormalise=True)
+    for j in range(2):
+        e = int(chosen[j])
+        part = {k: w[k][e].astype(f64) for k in w}
+        g = part["gate"] @ x[t] + b["gate"][e]
+        y[t] += chosen[2 + j] * (part["down"] @ (g * sigmoid(g) * (part["up"] @ x[t] + b["up"][e])) + b["down"][e])
+put("experts.x", x)
+put("experts.logits", logits)
+for part in w:
+    put(f"experts.{part}", w[part])
+    put(f"experts.{part}_bias", b[part])
+result("experts", y)
+
+x, w = normal(5, 3 * 8), normal(3, 6, 8)
+put("head_linear.x", x)
+put("head_linear.weight", w)
+result("head_linear", np.einsum("thk,hnk->thn", x.reshape(5, 3, 8).astype(f64), w).reshape(5, -1))
+
 writer.write_header_to_file()
 writer.write_kv_data_to_file()
 writer.write_tensors_to_file()

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "backends/cpu/plan_layout.hpp"
 #include "backends/cpu/plan_steps.hpp"
 #include "core/error.hpp"
 
@@ -15,9 +16,6 @@ using graph::Graph;
 using graph::MemoryPlan;
 using graph::Rows;
 using graph::Value;
-
-std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
-constexpr std::size_t align64(std::size_t n) { return (n + 63) / 64 * 64; }
 
 FloatWeight float_weight(const TensorView& tensor) {
   FloatWeight w;
@@ -47,10 +45,6 @@ std::vector<float> alibi_slopes(std::int64_t heads, float max_bias) {
   return slopes;
 }
 
-bool is_quantized(const graph::Linear& op) {
-  return weight_slot(static_cast<std::uint32_t>(op.weight.dtype)) >= 3;
-}
-
 bool overlap(std::size_t a_begin, std::size_t a_end, std::size_t b_begin, std::size_t b_end) {
   return a_begin < b_end && b_begin < a_end;
 }
@@ -70,64 +64,6 @@ void place_barriers(std::vector<std::unique_ptr<PlanStep>>& steps) {
     if (step->barrier_before) open.clear();
     open.insert(open.end(), step->accesses.begin(), step->accesses.end());
   }
-}
-
-/// Private memory that both schedules of a plan use.
-struct PrivateMemory {
-  std::size_t bytes = 0;
-  int threads = 1;
-  PrivateAt work;           ///< a thread's panels and attention state
-  QuantizedAt shared_rows;  ///< quantised activations of all rows
-  QuantizedAt own_row;      ///< of one row, a thread's own
-  PrivateAt own_norm;       ///< one normalised row, a thread's own
-  PrivateAt partial;        ///< attention states of chunks
-  std::size_t shared_bytes = 0;
-
-  PrivateAt take(std::size_t n, bool per_thread) {
-    PrivateAt at{bytes, per_thread ? align64(n) : 0};
-    bytes += align64(n) * (per_thread ? static_cast<std::size_t>(threads) : 1);
-    return at;
-  }
-};
-
-/// Most query rows of one unit of attention: enough to share the conversion of a span, few enough to balance.
-constexpr std::size_t kQueryRows = 48;
-std::size_t query_tokens(const graph::Attention& op) {
-  return std::max<std::size_t>(1, kQueryRows / size(op.heads / op.kv_heads));
-}
-
-PrivateMemory lay_out(const Graph& graph, NodeRange nodes, const MemoryPlan& memory, int threads) {
-  std::size_t work = 64, quantized = 0, normed = 0, partial = 0;
-  for (std::size_t i = nodes.begin; i < nodes.end; ++i) {
-    const graph::Op& op = graph.nodes[i].op;
-    if (const auto* linear = std::get_if<graph::Linear>(&op)) {
-      const std::size_t k = size(linear->weight.width());
-      work = std::max(work, linear_scratch(k));
-      if (linear->weight.dtype == DType::bf16) work = std::max(work, bf16_scratch(k));
-      if (is_quantized(*linear)) quantized = std::max(quantized, k);
-    } else if (const auto* norm = std::get_if<graph::RmsNorm>(&op)) {
-      normed = std::max(normed, size(graph.value(norm->x).width));
-    } else if (const auto* layer_norm = std::get_if<graph::LayerNorm>(&op)) {
-      normed = std::max(normed, size(graph.value(layer_norm->x).width));
-    } else if (const auto* attention = std::get_if<graph::Attention>(&op)) {
-      const std::size_t rows = query_tokens(*attention) * size(attention->heads / attention->kv_heads);
-      work = std::max(work, attention_scratch(size(attention->head_dim), size(attention->v_dim), rows));
-      partial = std::max(partial, size(attention->heads) * AttendStep::kMaxChunks *
-                                      AttendStep::partial_floats(size(attention->v_dim)) * sizeof(float));
-    }
-  }
-  PrivateMemory p;
-  p.threads = threads;
-  p.work = p.take(work, true);
-  const std::size_t rows = size(std::max(memory.max_tokens, memory.max_outputs));
-  if (quantized > 0) {
-    p.shared_bytes = QuantizedAt::bytes(quantized, rows);
-    p.shared_rows = {p.take(p.shared_bytes, false), rows};
-    p.own_row = {p.take(QuantizedAt::bytes(quantized, 1), true), 1};
-  }
-  p.own_norm = p.take(normed * sizeof(float), true);
-  if (threads > 1) p.partial = p.take(partial, false);
-  return p;
 }
 
 /// Builds one schedule: for any number of rows, or (`single`) for one token, where a row is too little to
@@ -232,9 +168,12 @@ class Schedule {
 
   // ---- ops ----
 
-  void add(const graph::Embed& op, Value out) {
+  void add(const graph::Embed& op, Value out) { add_embed(op.weight, out, false); }
+  void add(const graph::EmbedPositions& op, Value out) { add_embed(op.weight, out, true); }
+  void add_embed(const TensorView& weight, Value out, bool positions) {
     auto& s = push<EmbedStep>();
-    s.weight = op.weight;
+    s.weight = weight;
+    s.positions = positions;
     s.out = at(out);
     s.cut = row_cut(Rows::tokens);
     s.accesses = {access(out, true, s.cut)};
@@ -252,6 +191,7 @@ class Schedule {
     s.weight = float_weight(weight);
     if (bias) s.bias = float_weight(*bias);
     s.group = size(weight.width());
+    s.own_weights = weight.shape[1] != 1;
     s.eps = eps;
     s.layer = layer;
     s.own = single_ && only_linears_use(out) && used_up_before_next_norm(out);
@@ -285,7 +225,7 @@ class Schedule {
   }
 
   void add(const graph::Linear& op, Value out) {
-    const bool quantized = is_quantized(op);
+    const bool quantized = is_quantized(op.weight);
     if (quantized) quantize(op.x);
     // A sum right behind takes part in the same pass, unless its place still holds this op's input.
     Value residual{}, target = out;
@@ -308,7 +248,7 @@ class Schedule {
     if (op.bias) s.bias = float_weight(*op.bias);
     s.x = at(op.x);
     s.out = at(target);
-    s.slot = weight_slot(static_cast<std::uint32_t>(op.weight.dtype));
+    s.slot = slot_of(op.weight);
     s.quantized = quantized;
     s.x_is_own = own_[op.x.id];
     s.own_x = private_.own_norm;
@@ -336,12 +276,15 @@ class Schedule {
     s.out = at(out);
     s.grain = grain(out);
     const Cut cut = column_cut(out);
-    s.accesses = {access(a, false, cut), access(b, false, cut), access(out, true, cut)};
+    s.accesses = {access(a, false, cut), access(b, false, s.b.width == s.out.width ? cut : Cut{}),
+                  access(out, true, cut)};
     return s;
   }
   void add(const graph::Glu& op, Value out) {
-    add_elementwise(ElementwiseStep::Kind::glu, op.gate, op.up, out).activation =
-        static_cast<int>(op.activation);
+    ElementwiseStep& s = add_elementwise(ElementwiseStep::Kind::glu, op.gate, op.up, out);
+    s.activation = static_cast<int>(op.activation);
+    s.limit = op.limit;
+    s.shift = op.up_shift;
   }
   void add(const graph::Activate& op, Value out) {
     add_elementwise(ElementwiseStep::Kind::activate, op.x, op.x, out).activation =
@@ -374,6 +317,7 @@ class Schedule {
     s.head_dim = size(op.head_dim);
     s.pairs = pairs;
     s.neox = op.neox;
+    s.first = size(op.first);
     s.table = found->second;
     s.cut = single_ ? Cut::columns(s.x.width, s.head_dim) : Cut::rows(Rows::tokens);
     s.accesses = {access(op.x, false, s.cut), access(out, true, s.cut),
@@ -425,6 +369,120 @@ class Schedule {
     }
   }
 
+  void add(const graph::Slice& op, Value out) {
+    CopyStep& s = add_copy(out, op.groups);
+    copy(s, op.x, op.first, graph_.value(op.x).width / op.groups, op.count);
+  }
+  void add(const graph::Concat& op, Value out) {
+    CopyStep& s = add_copy(out, op.groups);
+    const std::int64_t a = graph_.value(op.a).width / op.groups, b = graph_.value(op.b).width;
+    copy(s, op.a, 0, a, a);
+    copy(s, op.b, 0, op.shared ? 0 : b / op.groups, op.shared ? b : b / op.groups);
+  }
+  CopyStep& add_copy(Value out, std::int64_t groups) {
+    auto& s = push<CopyStep>();
+    s.out = at(out);
+    s.groups = size(groups);
+    s.cut = row_cut(s.out.rows);
+    s.accesses = {access(out, true, s.cut)};
+    return s;
+  }
+  void copy(CopyStep& s, Value from, std::int64_t first, std::int64_t part, std::int64_t count) {
+    s.runs.push_back({at(from), size(first), size(part), size(count)});
+    s.accesses.push_back(access(from, false, s.cut));
+  }
+
+  // ---- experts ----
+
+  Access grouping_access(bool write) const {
+    return shared(private_.grouping.memory.offset, private_.grouping_bytes, write, Cut{});
+  }
+  Access pairs_access(bool write) const {
+    return shared(private_.pair_rows.memory.offset, private_.pair_bytes, write, Cut{});
+  }
+
+  void add(const graph::MoeRoute& op, Value out) {
+    auto& s = push<RouteStep>();
+    s.logits = at(op.logits);
+    s.out = at(out);
+    if (op.bias) s.bias = float_weight(*op.bias);
+    s.settings.experts = s.logits.width;
+    s.settings.used = size(op.used);
+    s.settings.groups = size(op.groups);
+    s.settings.groups_used = size(op.groups_used);
+    s.settings.group_top = size(op.group_top);
+    s.settings.gating = static_cast<int>(op.gating);
+    s.settings.renormalise = op.renormalise;
+    s.settings.scale = op.scale;
+    s.work = private_.work;
+    s.cut = row_cut(s.out.rows);
+    s.accesses = {access(op.logits, false, s.cut), access(out, true, s.cut)};
+  }
+
+  /// The pairs of `route` (or of heads) in order, made when the buffer does not hold them already.
+  void group(Value route, std::size_t used, std::size_t groups, bool heads) {
+    if (!heads && grouped_ == route) return;
+    grouped_ = heads ? Value{} : route;
+    paired_ = Value{};
+    auto& s = push<GroupStep>();
+    s.route = at(route);
+    s.heads = heads;
+    s.used = used;
+    s.groups = groups;
+    s.to = private_.grouping;
+    s.accesses = {grouping_access(true)};
+    if (!heads) s.accesses.push_back(access(route, false, Cut{}));
+  }
+
+  void add_experts(Value x, Value out, const TensorView& weight, const std::optional<TensorView>& bias,
+                   std::size_t used) {
+    const bool quantized = is_quantized(weight);
+    if (quantized && paired_ != x) {
+      paired_ = x;
+      auto& q = push<QuantizePairsStep>();
+      q.x = at(x);
+      q.used = used;
+      q.width = size(weight.width());
+      q.grouping = private_.grouping;
+      q.to = private_.pair_rows;
+      q.accesses = {access(x, false, Cut{}), grouping_access(false), pairs_access(true)};
+    }
+    auto& s = push<ExpertsLinearStep>();
+    s.weight = weight;
+    if (bias) s.bias = float_weight(*bias);
+    s.x = at(x);
+    s.out = at(out);
+    s.used = used;
+    s.slot = slot_of(weight);
+    s.quantized = quantized;
+    s.grouping = private_.grouping;
+    s.from = private_.pair_rows;
+    s.work = private_.work;
+    s.accesses = {access(out, true, Cut{}), grouping_access(false)};
+    s.accesses.push_back(quantized ? pairs_access(false) : access(x, false, Cut{}));
+  }
+  void add(const graph::MoeLinear& op, Value out) {
+    const std::size_t used = size(graph_.value(op.route).width / 2);
+    group(op.route, used, size(op.weight.shape[2]), false);
+    add_experts(op.x, out, op.weight, op.bias, used);
+  }
+  void add(const graph::HeadLinear& op, Value out) {
+    const std::size_t heads = size(op.weight.shape[2]);
+    group(op.x, heads, heads, true);
+    add_experts(op.x, out, op.weight, std::nullopt, heads);
+  }
+
+  void add(const graph::MoeCombine& op, Value out) {
+    auto& s = push<CombineStep>();
+    s.x = at(op.x);
+    s.route = at(op.route);
+    s.out = at(out);
+    s.used = s.route.width / 2;
+    s.grain = grain(out);
+    s.accesses = {access(op.x, false, Cut{}), access(op.route, false, Cut{}),
+                  access(out, true, column_cut(out))};
+  }
+
   void add(const graph::GatherOutputs& op, Value out) {
     auto& s = push<GatherStep>();
     s.x = at(op.x);
@@ -442,6 +500,8 @@ class Schedule {
   bool single_;
   std::vector<bool> own_;  ///< by value: every thread has its own copy
   Value quantized_{};      ///< what the quantised buffer holds
+  Value grouped_{};        ///< the route whose pairs stand in order
+  Value paired_{};         ///< what the quantised pairs are of
   std::size_t index_ = 0;
   std::vector<std::unique_ptr<PlanStep>> steps_;
   std::map<std::pair<const void*, float>, PrivateAt> tables_;
@@ -503,10 +563,12 @@ class CpuPlan final : public Plan {
 }  // namespace
 
 std::optional<std::string> decline_reason(const Graph&, const graph::Node& node) {
-  if (const auto* linear = std::get_if<graph::Linear>(&node.op)) {
-    if (weight_slot(static_cast<std::uint32_t>(linear->weight.dtype)) < 0)
-      return fmt::format("no kernel for {} weights", to_string(linear->weight.dtype));
-  }
+  const TensorView* weight = nullptr;
+  if (const auto* linear = std::get_if<graph::Linear>(&node.op)) weight = &linear->weight;
+  if (const auto* experts = std::get_if<graph::MoeLinear>(&node.op)) weight = &experts->weight;
+  if (const auto* heads = std::get_if<graph::HeadLinear>(&node.op)) weight = &heads->weight;
+  if (weight != nullptr && slot_of(*weight) < 0)
+    return fmt::format("no kernel for {} weights", to_string(weight->dtype));
   return std::nullopt;
 }
 

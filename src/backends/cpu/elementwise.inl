@@ -57,9 +57,19 @@ void activate(int kind, const float* x, float* y, std::size_t n) {
   for_lanes(
       n, [&](std::size_t i, std::size_t m) { store_part(y + i, activation(kind, load_part(x + i, m)), m); });
 }
-void glu(int kind, const float* gate, const float* up, float* y, std::size_t n) {
+void glu(int kind, const float* gate, const float* up, float* y, std::size_t n, float limit, float shift) {
+  if (limit == 0 && shift == 0) {
+    for_lanes(n, [&](std::size_t i, std::size_t m) {
+      store_part(y + i, activation(kind, load_part(gate + i, m)) * load_part(up + i, m), m);
+    });
+    return;
+  }
+  const V16 high = set1(limit > 0 ? limit : __builtin_inff()), low = negate(high), more = set1(shift);
   for_lanes(n, [&](std::size_t i, std::size_t m) {
-    store_part(y + i, activation(kind, load_part(gate + i, m)) * load_part(up + i, m), m);
+    V16 g = load_part(gate + i, m), u = load_part(up + i, m);
+    g = select_less(high, g, high, g);
+    u = select_less(high, u, high, select_less(u, low, low, u));
+    store_part(y + i, activation(kind, g) * (u + more), m);
   });
 }
 void add_rows(const float* a, const float* b, float* y, std::size_t n) {
@@ -78,10 +88,12 @@ void scale_row(const float* x, float factor, float* y, std::size_t n) {
 }
 
 void rope(const RopeArgs& a) {
-  const std::size_t turned = 2 * a.pairs;
+  const std::size_t turned = 2 * a.pairs, after = a.first + turned;
   for (std::size_t h = 0; h < a.heads; ++h) {
-    const float* x = a.x + h * a.head_dim;
-    float* y = a.y + h * a.head_dim;
+    const float* head = a.x + h * a.head_dim;
+    float* to = a.y + h * a.head_dim;
+    const float* x = head + a.first;
+    float* y = to + a.first;
     if (a.neox) {
       for_lanes(a.pairs, [&](std::size_t i, std::size_t m) {
         const V16 c = load_part(a.cos + i, m), s = load_part(a.sin + i, m);
@@ -97,7 +109,9 @@ void rope(const RopeArgs& a) {
         y[2 * i + 1] = ps + qc;
       }
     }
-    if (y != x) __builtin_memcpy(y + turned, x + turned, (a.head_dim - turned) * sizeof(float));
+    if (y == x) continue;
+    __builtin_memcpy(to, head, a.first * sizeof(float));
+    __builtin_memcpy(to + after, head + after, (a.head_dim - after) * sizeof(float));
   }
 }
 

@@ -33,6 +33,21 @@ struct LinearArgs {
   const float* bias = nullptr;
   const float* residual = nullptr;  ///< [rows][n], added after the bias; may be y itself
   std::byte* scratch = nullptr;     ///< linear_scratch bytes of this thread, 64-aligned
+  /// Experts: row t of the call is row map[t] of y, and row map[t] / map_share of xf. Null: row t of both.
+  const std::uint32_t* map = nullptr;
+  std::uint32_t map_share = 1;
+};
+
+/// One row of a router (graph::MoeRoute).
+struct RouteArgs {
+  const float* logits = nullptr;  ///< [experts]
+  const float* bias = nullptr;    ///< [experts] or null
+  float* out = nullptr;           ///< [used] numbers, [used] weights
+  std::size_t experts = 0, used = 0, groups = 1, groups_used = 1, group_top = 1;
+  int gating = 0;  ///< graph::Gating as an integer
+  bool renormalise = false;
+  float scale = 1;
+  float* work = nullptr;  ///< [2 * experts + groups], 64-aligned
 };
 
 struct RopeArgs {
@@ -41,6 +56,7 @@ struct RopeArgs {
   const float* cos = nullptr;  ///< [pairs]
   const float* sin = nullptr;
   std::size_t heads = 0, head_dim = 0, pairs = 0;
+  std::size_t first = 0;  ///< element of a head at which the turned ones begin
   bool neox = false;
 };
 
@@ -79,10 +95,16 @@ struct Kernels {
                      float eps);
   /// `activation` is graph::Activation as an integer.
   void (*activate)(int activation, const float* x, float* y, std::size_t n);
-  void (*glu)(int activation, const float* gate, const float* up, float* y, std::size_t n);
+  /// `limit` and `shift` as in graph::Glu.
+  void (*glu)(int activation, const float* gate, const float* up, float* y, std::size_t n, float limit,
+              float shift);
   void (*add)(const float* a, const float* b, float* y, std::size_t n);
   void (*mul)(const float* a, const float* b, float* y, std::size_t n);
   void (*scale)(const float* x, float factor, float* y, std::size_t n);
+  /// y = sum over j, ascending, of weights[j] * x[j * stride + i].
+  void (*weighted_sum)(const float* x, std::size_t stride, const float* weights, std::size_t count, float* y,
+                       std::size_t n);
+  void (*route)(const RouteArgs&);
   void (*rope)(const RopeArgs&);
   /// Row `row` of `out` from `x`.
   void (*quantize)(const float* x, const QuantizedRows& out, std::size_t row);

@@ -6,6 +6,7 @@
 
 // The order matters.
 // clang-format off
+#include "backends/cpu/linear_rows.inl"
 #include "backends/cpu/formats.inl"
 #include "backends/cpu/linear_quant.inl"
 #include "backends/cpu/linear_amx.inl"

@@ -7,7 +7,9 @@
 // clang-format off
 #include "backends/cpu/math.inl"
 #include "backends/cpu/elementwise.inl"
+#include "backends/cpu/experts.inl"
 #include "backends/cpu/attention.inl"
+#include "backends/cpu/linear_rows.inl"
 #include "backends/cpu/linear_float.inl"
 #include "backends/cpu/formats.inl"
 #include "backends/cpu/linear_quant.inl"
@@ -26,6 +28,8 @@ constexpr Kernels kKernels = {
     add_rows,
     mul_rows,
     scale_row,
+    weighted_sum,
+    route,
     rope,
     quantize,
     store_f16_row,

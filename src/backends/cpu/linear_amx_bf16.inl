@@ -77,11 +77,12 @@ inline void copy_weights(const LinearArgs& a, std::size_t n, std::size_t count, 
 
 void bf16_one_row(const LinearArgs& a) {
   const std::size_t blocks = (a.k + kBf16Block - 1) / kBf16Block;
+  const float* row = in_row(a, 0);
   std::byte* x = a.scratch;                      // [block][hi 64 bytes, lo 64 bytes]
   std::byte* copied = a.scratch + blocks * 128;  // [block][16][32]
   for (std::size_t b = 0; b < blocks; ++b) {
     __m512i hi, lo;
-    split_bf16(a.xf + b * kBf16Block, a.k - b * kBf16Block, hi, lo);
+    split_bf16(row + b * kBf16Block, a.k - b * kBf16Block, hi, lo);
     _mm512_store_si512(x + b * 128, hi);
     _mm512_store_si512(x + b * 128 + 64, lo);
   }
@@ -123,7 +124,7 @@ inline void pack_activations(const LinearArgs& a, std::size_t t0, std::size_t ro
       for (std::size_t r = 0; r < 16; ++r) {
         hi[r] = lo[r] = _mm512_setzero_si512();
         if (t + r < rows)
-          split_bf16(a.xf + (t0 + t + r) * a.k + b * kBf16Block, a.k - b * kBf16Block, hi[r], lo[r]);
+          split_bf16(in_row(a, t0 + t + r) + b * kBf16Block, a.k - b * kBf16Block, hi[r], lo[r]);
       }
       transpose16(hi);
       transpose16(lo);

@@ -38,7 +38,7 @@ void float_block(const LinearArgs& a, std::size_t n, std::size_t t) {
   const std::uint8_t* w[rows];
   const float* x[tokens];
   for (int i = 0; i < rows; ++i) w[i] = a.weight + (n + static_cast<std::size_t>(i)) * a.row_bytes;
-  for (int j = 0; j < tokens; ++j) x[j] = a.xf + (t + static_cast<std::size_t>(j)) * a.k;
+  for (int j = 0; j < tokens; ++j) x[j] = in_row(a, t + static_cast<std::size_t>(j));
   V16 acc[rows][tokens];
   for (auto& row : acc)
     for (V16& v : row) v = set1(0);
@@ -61,7 +61,7 @@ void float_block(const LinearArgs& a, std::size_t n, std::size_t t) {
   for (int i = 0; i < rows; ++i) {
     const std::size_t column = n + static_cast<std::size_t>(i);
     for (int j = 0; j < tokens; ++j) {
-      const std::size_t out = (t + static_cast<std::size_t>(j)) * a.n + column;
+      const std::size_t out = out_row(a, t + static_cast<std::size_t>(j)) * a.n + column;
       float y = reduce_add(acc[i][j]);
       if (a.bias != nullptr) y = y + a.bias[column];
       if (a.residual != nullptr) y = y + a.residual[out];

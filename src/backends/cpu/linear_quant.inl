@@ -26,8 +26,8 @@ inline FG fg_load_part(const float* p, std::size_t n) {
 /// Bias and residual, in this order, then the store of a group's outputs of activation row t.
 inline void finish(const LinearArgs& a, std::size_t t, std::size_t n, std::size_t count, FG y) {
   if (a.bias != nullptr) y = fg_add(y, fg_load_part(a.bias + n, count));
-  if (a.residual != nullptr) y = fg_add(y, fg_load_part(a.residual + t * a.n + n, count));
-  float* out = a.y + t * a.n + n;
+  if (a.residual != nullptr) y = fg_add(y, fg_load_part(a.residual + out_row(a, t) * a.n + n, count));
+  float* out = a.y + out_row(a, t) * a.n + n;
   if (count == kGroup)
     fg_store(out, y);
   else

@@ -101,6 +101,11 @@ struct QuantizedAt {
   QuantizedRows view(const RunContext& c, int thread, std::size_t width) const;
 };
 
+/// This thread's part of `rows` rows under a cut by rows or thread 0.
+Range row_share(const RunContext& c, const Cut& cut, std::size_t rows, int thread);
+
+constexpr std::size_t align64(std::size_t n) { return (n + 63) / 64 * 64; }
+
 /// A weight of one row (norms, biases, sinks) as floats: in the file, or decoded.
 struct FloatWeight {
   const float* data = nullptr;

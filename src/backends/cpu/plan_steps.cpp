@@ -9,14 +9,6 @@
 namespace quipu::backends::cpu {
 namespace {
 
-constexpr std::size_t align64(std::size_t n) { return (n + 63) / 64 * 64; }
-
-/// This thread's part of `rows` rows under a cut by rows or thread 0.
-Range row_share(const RunContext& c, const Cut& cut, std::size_t rows, int thread) {
-  if (cut.kind == Cut::Kind::first) return thread == 0 ? Range{0, rows} : Range{0, 0};
-  return share(rows, thread, c.threads);
-}
-
 KvType kv_type(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -49,6 +41,11 @@ void store_row(const Kernels& k, DType dtype, const float* x, std::byte* to, std
 
 }  // namespace
 
+Range row_share(const RunContext& c, const Cut& cut, std::size_t rows, int thread) {
+  if (cut.kind == Cut::Kind::first) return thread == 0 ? Range{0, rows} : Range{0, 0};
+  return share(rows, thread, c.threads);
+}
+
 std::size_t QuantizedAt::bytes(std::size_t width, std::size_t rows) {
   const std::size_t groups = width / 32;
   return align64(rows * quantized_stride(width)) + 5 * align64(rows * groups * 4) + 64;
@@ -74,7 +71,9 @@ void EmbedStep::run(const RunContext& c, int thread) {
   const auto decode = info(weight.dtype).decode;
   const std::size_t bytes = weight.row_bytes();
   for (std::size_t t = r.begin; t < r.end; ++t)
-    decode(weight.data + static_cast<std::size_t>(c.step->tokens[t]) * bytes, out.row(c, t), out.width);
+    decode(
+        weight.data + static_cast<std::size_t>(positions ? c.places[t].position : c.step->tokens[t]) * bytes,
+        out.row(c, t), out.width);
 }
 
 void NormStep::run(const RunContext& c, int thread) {
@@ -84,10 +83,12 @@ void NormStep::run(const RunContext& c, int thread) {
     const float* from = x.row(c, t);
     float* to = own ? reinterpret_cast<float*>(own_out.at(c, thread)) : out.row(c, t);
     for (std::size_t g = 0; g < x.width; g += group) {
+      const std::size_t w = own_weights ? g : 0;
       if (layer)
-        k->layer_norm(from + g, weight.data, bias.data, to + g, group, eps);
+        k->layer_norm(from + g, weight.data + w, bias.data != nullptr ? bias.data + w : nullptr, to + g,
+                      group, eps);
       else
-        k->rms_norm(from + g, weight.data, to + g, group, eps);
+        k->rms_norm(from + g, weight.data + w, to + g, group, eps);
     }
   }
 }
@@ -132,11 +133,11 @@ void ElementwiseStep::run(const RunContext& c, int thread) {
   if (n == 0) return;
   for (std::size_t t = 0; t < rows; ++t) {
     const float* pa = a.row(c, t) + r.begin;
-    const float* pb = b.row(c, t) + r.begin;
+    const float* pb = b.row(c, t) + (b.width == out.width ? r.begin : 0);
     float* y = out.row(c, t) + r.begin;
     switch (kind) {
       case Kind::glu:
-        k->glu(activation, pa, pb, y, n);
+        k->glu(activation, pa, pb, y, n, limit, shift);
         break;
       case Kind::activate:
         k->activate(activation, pa, y, n);
@@ -145,7 +146,10 @@ void ElementwiseStep::run(const RunContext& c, int thread) {
         k->add(pa, pb, y, n);
         break;
       case Kind::mul:
-        k->mul(pa, pb, y, n);
+        if (b.width == out.width)
+          k->mul(pa, pb, y, n);
+        else
+          k->scale(pa, *pb, y, n);
         break;
       case Kind::scale:
         k->scale(pa, factor, y, n);
@@ -181,6 +185,7 @@ void RopeStep::run(const RunContext& c, int thread) {
     a.heads = (columns.end - columns.begin) / head_dim;
     a.head_dim = head_dim;
     a.pairs = pairs;
+    a.first = first;
     a.neox = neox;
     k->rope(a);
   }
@@ -316,6 +321,18 @@ void MergeStep::run(const RunContext& c, int thread) {
     k->attention_merge(states, chunks, group * floats, attend->v_dim,
                        attend->sinks.data != nullptr ? attend->sinks.data + h : nullptr,
                        attend->out.row(c, 0) + h * attend->v_dim);
+  }
+}
+
+void CopyStep::run(const RunContext& c, int thread) {
+  const Range r = row_share(c, cut, c.rows(out.rows), thread);
+  for (std::size_t t = r.begin; t < r.end; ++t) {
+    float* to = out.row(c, t);
+    for (std::size_t g = 0; g < groups; ++g)
+      for (const Run& run : runs) {
+        std::memcpy(to, run.from.row(c, t) + g * run.part + run.first, run.count * sizeof(float));
+        to += run.count;
+      }
   }
 }
 

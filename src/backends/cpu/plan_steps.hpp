@@ -12,6 +12,7 @@ struct StepBase : PlanStep {
 
 struct EmbedStep final : StepBase {
   TensorView weight;
+  bool positions = false;  ///< rows by position instead of by token
   ValueAt out;
   Cut cut;
   void run(const RunContext& c, int thread) override;
@@ -21,7 +22,8 @@ struct EmbedStep final : StepBase {
 struct NormStep final : StepBase {
   ValueAt x, out;
   FloatWeight weight, bias;
-  std::size_t group = 0;  ///< elements a norm runs over
+  std::size_t group = 0;     ///< elements a norm runs over
+  bool own_weights = false;  ///< each group of a row has its own
   float eps = 0;
   bool layer = false;
   Cut cut;
@@ -61,6 +63,7 @@ struct ElementwiseStep final : StepBase {
   ValueAt a, b, out;
   int activation = 0;
   float factor = 1;
+  float limit = 0, shift = 0;  ///< of a glu
   std::size_t grain = 16;
   void run(const RunContext& c, int thread) override;
 };
@@ -76,7 +79,7 @@ struct RopeTableStep final : StepBase {
 
 struct RopeStep final : StepBase {
   ValueAt x, out;
-  std::size_t heads = 0, head_dim = 0, pairs = 0;
+  std::size_t heads = 0, head_dim = 0, pairs = 0, first = 0;
   bool neox = false;
   PrivateAt table;
   Cut cut;  ///< rows, or columns by head
@@ -120,6 +123,20 @@ struct AttendStep final : StepBase {
 /// After AttendStep of a single row whose chunks were shared out: merges them, by head.
 struct MergeStep final : StepBase {
   const AttendStep* attend = nullptr;
+  void run(const RunContext& c, int thread) override;
+};
+
+/// Runs of elements of a row, copied side by side, for each of `groups` parts: Slice and Concat.
+struct CopyStep final : StepBase {
+  struct Run {
+    ValueAt from;
+    std::size_t first = 0, part = 0,
+                count = 0;  ///< part: elements between one group's run and the next one's
+  };
+  std::vector<Run> runs;
+  std::size_t groups = 1;
+  ValueAt out;
+  Cut cut;
   void run(const RunContext& c, int thread) override;
 };
 

@@ -1,4 +1,5 @@
 // Ops that treat every element, or every row, on its own.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -52,8 +53,12 @@ Kernel elementwise(graph::Value a, graph::Value b, graph::Value out, Function fu
 }  // namespace
 
 Kernel make_kernel(const graph::Glu& op, const Target& target) {
-  return elementwise(op.gate, op.up, target.out, [activation = op.activation](float gate, float up) {
-    return static_cast<float>(activate(activation, gate) * up);
+  return elementwise(op.gate, op.up, target.out, [op](float gate, float up) {
+    if (op.limit > 0) {
+      gate = gate > op.limit ? op.limit : gate;
+      up = up > op.limit ? op.limit : up < -op.limit ? -op.limit : up;
+    }
+    return static_cast<float>(activate(op.activation, gate) * (double{up} + op.up_shift));
   });
 }
 
@@ -68,11 +73,38 @@ Kernel make_kernel(const graph::Add& op, const Target& target) {
 }
 
 Kernel make_kernel(const graph::Mul& op, const Target& target) {
-  return elementwise(op.a, op.b, target.out, [](float a, float b) { return a * b; });
+  return {[op, target](const Context& c) {
+    const bool one = c.width(op.b) == 1;
+    for (std::int64_t row = 0; row < c.rows(op.a); ++row)
+      for (std::int64_t i = 0; i < c.width(op.a); ++i)
+        c.row(target.out, row)[i] = c.row(op.a, row)[i] * c.row(op.b, row)[one ? 0 : i];
+  }};
 }
 
 Kernel make_kernel(const graph::Scale& op, const Target& target) {
   return elementwise(op.x, op.x, target.out, [factor = op.factor](float x, float) { return x * factor; });
+}
+
+Kernel make_kernel(const graph::Slice& op, const Target& target) {
+  return {[op, target](const Context& c) {
+    const std::int64_t part = c.width(op.x) / op.groups;
+    for (std::int64_t row = 0; row < c.rows(op.x); ++row)
+      for (std::int64_t g = 0; g < op.groups; ++g)
+        std::copy_n(c.row(op.x, row) + g * part + op.first, op.count, c.row(target.out, row) + g * op.count);
+  }};
+}
+
+Kernel make_kernel(const graph::Concat& op, const Target& target) {
+  return {[op, target](const Context& c) {
+    const std::int64_t a = c.width(op.a) / op.groups,
+                       b = op.shared ? c.width(op.b) : c.width(op.b) / op.groups;
+    for (std::int64_t row = 0; row < c.rows(op.a); ++row)
+      for (std::int64_t g = 0; g < op.groups; ++g) {
+        float* out = c.row(target.out, row) + g * (a + b);
+        std::copy_n(c.row(op.a, row) + g * a, a, out);
+        std::copy_n(c.row(op.b, row) + (op.shared ? 0 : g * b), b, out + a);
+      }
+  }};
 }
 
 Kernel make_kernel(const graph::GatherOutputs& op, const Target& target) {

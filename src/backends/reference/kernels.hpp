@@ -43,6 +43,7 @@ struct Target {
 };
 
 Kernel make_kernel(const graph::Embed& op, const Target& target);
+Kernel make_kernel(const graph::EmbedPositions& op, const Target& target);
 Kernel make_kernel(const graph::RmsNorm& op, const Target& target);
 Kernel make_kernel(const graph::LayerNorm& op, const Target& target);
 Kernel make_kernel(const graph::Linear& op, const Target& target);
@@ -53,8 +54,16 @@ Kernel make_kernel(const graph::Activate& op, const Target& target);
 Kernel make_kernel(const graph::Add& op, const Target& target);
 Kernel make_kernel(const graph::Mul& op, const Target& target);
 Kernel make_kernel(const graph::Scale& op, const Target& target);
+Kernel make_kernel(const graph::Slice& op, const Target& target);
+Kernel make_kernel(const graph::Concat& op, const Target& target);
+Kernel make_kernel(const graph::HeadLinear& op, const Target& target);
+Kernel make_kernel(const graph::MoeRoute& op, const Target& target);
+Kernel make_kernel(const graph::MoeLinear& op, const Target& target);
+Kernel make_kernel(const graph::MoeCombine& op, const Target& target);
 Kernel make_kernel(const graph::GatherOutputs& op, const Target& target);
 
+/// Sum of x[i] * w[i] in double.
+double dot(const float* x, const float* w, std::size_t n);
 /// All elements of a weight as float.
 std::vector<float> decode(const TensorView& weight);
 /// The same, or `elements` zeros when there is none.

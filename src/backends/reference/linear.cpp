@@ -5,9 +5,8 @@
 #include "backends/reference/kernels.hpp"
 
 namespace quipu::backends::reference {
-namespace {
 
-/// Sum of x[i] * w[i]: each product is exact in double. Eight partial sums, so that a compiler may use
+/// Each product is exact in double. Eight partial sums, so that a compiler may use
 /// vectors.
 double dot(const float* x, const float* w, std::size_t n) {
   std::array<double, 8> partial{};
@@ -22,8 +21,6 @@ double dot(const float* x, const float* w, std::size_t n) {
   return sum;
 }
 
-}  // namespace
-
 Kernel make_kernel(const graph::Embed& op, const Target& target) {
   return {[op, target](const Context& c) {
     const std::size_t row_bytes = op.weight.row_bytes();
@@ -32,6 +29,17 @@ Kernel make_kernel(const graph::Embed& op, const Target& target) {
           .decode(op.weight.data + static_cast<std::size_t>(c.step.tokens[t]) * row_bytes,
                   c.row(target.out, static_cast<std::int64_t>(t)),
                   static_cast<std::size_t>(op.weight.width()));
+  }};
+}
+
+Kernel make_kernel(const graph::EmbedPositions& op, const Target& target) {
+  return {[op, target](const Context& c) {
+    for (const graph::SequenceRows& sequence : c.step.sequences)
+      for (std::uint32_t r = 0; r < sequence.rows; ++r)
+        info(op.weight.dtype)
+            .decode(op.weight.data +
+                        (static_cast<std::size_t>(sequence.first_position) + r) * op.weight.row_bytes(),
+                    c.row(target.out, sequence.first_row + r), static_cast<std::size_t>(op.weight.width()));
   }};
 }
 

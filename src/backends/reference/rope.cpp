@@ -20,11 +20,12 @@ Kernel make_kernel(const graph::Rope& op, const Target& target) {
           for (std::int64_t i = 0; i < pairs; ++i) {
             const double angle = position * inv_freq[static_cast<std::size_t>(i)];
             const double cosine = std::cos(angle) * op.magnitude, sine = std::sin(angle) * op.magnitude;
-            const std::int64_t a = first * i, b = a + second;
+            const std::int64_t a = op.first + first * i, b = a + second;
             out[a] = static_cast<float>(x[a] * cosine - x[b] * sine);
             out[b] = static_cast<float>(x[a] * sine + x[b] * cosine);
           }
-          std::copy(x + 2 * pairs, x + op.head_dim, out + 2 * pairs);
+          std::copy(x, x + op.first, out);
+          std::copy(x + op.first + 2 * pairs, x + op.head_dim, out + op.first + 2 * pairs);
         }
       }
   }};

@@ -1,0 +1,122 @@
+#include "backends/cpu/expert_steps.hpp"
+
+#include <cstring>
+
+namespace quipu::backends::cpu {
+namespace {
+
+/// Rows of `all` from `row` on.
+QuantizedRows rows_from(const QuantizedRows& all, std::size_t row) {
+  const std::size_t groups = all.width / 32;
+  QuantizedRows part = all;
+  part.q += row * all.stride;
+  part.d += row * groups;
+  part.dsum += row * groups;
+  part.sum32 += row * groups;
+  part.sum16 += row * groups * 2;
+  return part;
+}
+
+void copy_row(const QuantizedRows& rows, std::size_t from, std::size_t to) {
+  const QuantizedRows a = rows_from(rows, from), b = rows_from(rows, to);
+  const std::size_t groups = rows.width / 32;
+  std::memcpy(b.q, a.q, rows.width * 2);
+  std::memcpy(b.d, a.d, groups * 4);
+  std::memcpy(b.dsum, a.dsum, groups * 4);
+  std::memcpy(b.sum32, a.sum32, groups * 4);
+  std::memcpy(b.sum16, a.sum16, groups * 8);
+}
+
+}  // namespace
+
+void RouteStep::run(const RunContext& c, int thread) {
+  const Range r = row_share(c, cut, c.rows(logits.rows), thread);
+  RouteArgs a = settings;
+  a.bias = bias.data;
+  a.work = reinterpret_cast<float*>(work.at(c, thread));
+  for (std::size_t t = r.begin; t < r.end; ++t) {
+    a.logits = logits.row(c, t);
+    a.out = out.row(c, t);
+    k->route(a);
+  }
+}
+
+void GroupStep::run(const RunContext& c, int thread) {
+  if (thread != 0) return;
+  const std::size_t rows = c.rows(route.rows);
+  std::uint32_t *begin = to.begin(c), *order = to.order(c), *place = to.place(c);
+  const auto group_of = [&](std::size_t row, std::size_t j) {
+    return heads ? j : static_cast<std::size_t>(route.row(c, row)[j]);
+  };
+  std::memset(begin, 0, (groups + 1) * sizeof(std::uint32_t));
+  for (std::size_t row = 0; row < rows; ++row)
+    for (std::size_t j = 0; j < used; ++j) ++begin[group_of(row, j) + 1];
+  for (std::size_t g = 0; g < groups; ++g) begin[g + 1] += begin[g];
+  for (std::size_t row = 0; row < rows; ++row)
+    for (std::size_t j = 0; j < used; ++j) {
+      const auto pair = static_cast<std::uint32_t>(row * used + j);
+      place[pair] = begin[group_of(row, j)]++;
+      order[place[pair]] = pair;
+    }
+  // Each beginning now stands where the next group's was.
+  for (std::size_t g = groups; g > 0; --g) begin[g] = begin[g - 1];
+  begin[0] = 0;
+}
+
+void QuantizePairsStep::run(const RunContext& c, int thread) {
+  const QuantizedRows view = to.view(c, thread, width);
+  const std::uint32_t* place = grouping.place(c);
+  const std::size_t rows = c.rows(x.rows);
+  if (x.width == width) {
+    const Range r = share(rows, thread, c.threads);
+    for (std::size_t t = r.begin; t < r.end; ++t) {
+      k->quantize(x.row(c, t), view, place[t * used]);
+      for (std::size_t j = 1; j < used; ++j) copy_row(view, place[t * used], place[t * used + j]);
+    }
+    return;
+  }
+  const Range r = share(rows * used, thread, c.threads);
+  for (std::size_t pair = r.begin; pair < r.end; ++pair)
+    k->quantize(x.data(c) + pair * width, view, place[pair]);
+}
+
+void ExpertsLinearStep::run(const RunContext& c, int thread) {
+  const auto n = static_cast<std::size_t>(weight.shape[1]);
+  const Range r = share(n, thread, c.threads, 16);
+  if (r.begin == r.end) return;
+  const std::uint32_t* begin = grouping.begin(c);
+  LinearArgs a;
+  a.row_bytes = weight.row_bytes();
+  a.k = static_cast<std::size_t>(weight.width());
+  a.n = n;
+  a.n_begin = r.begin;
+  a.n_end = r.end;
+  a.y = out.data(c);
+  a.scratch = work.at(c, thread);
+  a.map_share = x.width == a.k ? static_cast<std::uint32_t>(used) : 1;
+  a.xf = x.data(c);
+  QuantizedRows all, part;
+  if (quantized) {
+    all = from.view(c, thread, a.k);
+    a.x = &part;
+  }
+  for (std::size_t g = 0; g < static_cast<std::size_t>(weight.shape[2]); ++g) {
+    a.rows = begin[g + 1] - begin[g];
+    if (a.rows == 0) continue;
+    a.weight = reinterpret_cast<const std::uint8_t*>(weight.data) + g * n * a.row_bytes;
+    a.bias = bias.data != nullptr ? bias.data + g * n : nullptr;
+    a.map = grouping.order(c) + begin[g];
+    if (quantized) part = rows_from(all, begin[g]);
+    k->linear[slot](a);
+  }
+}
+
+void CombineStep::run(const RunContext& c, int thread) {
+  const Range r = share(out.width, thread, c.threads, grain);
+  if (r.begin == r.end) return;
+  for (std::size_t t = 0; t < c.rows(out.rows); ++t)
+    k->weighted_sum(x.row(c, t) + r.begin, out.width, route.row(c, t) + used, used, out.row(c, t) + r.begin,
+                    r.end - r.begin);
+}
+
+}  // namespace quipu::backends::cpu

@@ -1,0 +1,84 @@
+#include "backends/cpu/plan_layout.hpp"
+
+#include <algorithm>
+
+namespace quipu::backends::cpu {
+
+/// Most query rows of one unit of attention: enough to share the conversion of a span, few enough to balance.
+constexpr std::size_t kQueryRows = 48;
+std::size_t query_tokens(const graph::Attention& op) {
+  return std::max<std::size_t>(1, kQueryRows / size(op.heads / op.kv_heads));
+}
+
+namespace {
+
+/// The most that any node needs of each kind of memory.
+struct Needs {
+  const graph::Graph& graph;
+  std::size_t rows;
+  std::size_t work = 64, quantized = 0, normed = 0, partial = 0;
+  std::size_t groups = 0, pairs = 0, pair_width = 0;
+
+  template <class Op>
+  void operator()(const Op&) {}
+  void operator()(const graph::Linear& op) {
+    linear(op.weight);
+    if (is_quantized(op.weight)) quantized = std::max(quantized, size(op.weight.width()));
+  }
+  void operator()(const graph::RmsNorm& op) { normed = std::max(normed, size(graph.value(op.x).width)); }
+  void operator()(const graph::LayerNorm& op) { normed = std::max(normed, size(graph.value(op.x).width)); }
+  void operator()(const graph::Attention& op) {
+    const std::size_t queries = query_tokens(op) * size(op.heads / op.kv_heads);
+    work = std::max(work, attention_scratch(size(op.head_dim), size(op.v_dim), queries));
+    partial = std::max(partial, size(op.heads) * AttendStep::kMaxChunks *
+                                    AttendStep::partial_floats(size(op.v_dim)) * sizeof(float));
+  }
+  void operator()(const graph::MoeRoute& op) {
+    work = std::max(work, size(2 * graph.value(op.logits).width + op.groups) * sizeof(float));
+  }
+  void operator()(const graph::MoeLinear& op) { grouped(op.weight, size(graph.value(op.route).width / 2)); }
+  void operator()(const graph::HeadLinear& op) { grouped(op.weight, size(op.weight.shape[2])); }
+
+ private:
+  void linear(const TensorView& weight) {
+    const std::size_t k = size(weight.width());
+    work = std::max(work, linear_scratch(k));
+    if (weight.dtype == DType::bf16) work = std::max(work, bf16_scratch(k));
+  }
+  void grouped(const TensorView& weight, std::size_t used) {
+    linear(weight);
+    groups = std::max(groups, size(weight.shape[2]));
+    pairs = std::max(pairs, rows * used);
+    if (is_quantized(weight)) pair_width = std::max(pair_width, size(weight.width()));
+  }
+};
+
+}  // namespace
+
+PrivateMemory lay_out(const graph::Graph& graph, NodeRange nodes, const graph::MemoryPlan& memory,
+                      int threads) {
+  const std::size_t rows = size(std::max(memory.max_tokens, memory.max_outputs));
+  Needs needs{.graph = graph, .rows = rows};
+  for (std::size_t i = nodes.begin; i < nodes.end; ++i) std::visit(needs, graph.nodes[i].op);
+  PrivateMemory p;
+  p.threads = threads;
+  p.work = p.take(needs.work, true);
+  if (needs.quantized > 0) {
+    p.shared_bytes = QuantizedAt::bytes(needs.quantized, rows);
+    p.shared_rows = {p.take(p.shared_bytes, false), rows};
+    p.own_row = {p.take(QuantizedAt::bytes(needs.quantized, 1), true), 1};
+  }
+  p.own_norm = p.take(needs.normed * sizeof(float), true);
+  if (threads > 1) p.partial = p.take(needs.partial, false);
+  if (needs.groups > 0) {
+    p.grouping_bytes = Grouping::bytes(needs.groups, needs.pairs);
+    p.grouping = {p.take(p.grouping_bytes, false), needs.groups, needs.pairs};
+  }
+  if (needs.pair_width > 0) {
+    p.pair_bytes = QuantizedAt::bytes(needs.pair_width, needs.pairs);
+    p.pair_rows = {p.take(p.pair_bytes, false), needs.pairs};
+  }
+  return p;
+}
+
+}  // namespace quipu::backends::cpu

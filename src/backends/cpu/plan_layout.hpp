@@ -1,0 +1,42 @@
+// The private memory of a CPU plan: what its steps need beside the graph's values.
+#pragma once
+
+#include "backends/backend.hpp"
+#include "backends/cpu/expert_steps.hpp"
+#include "backends/cpu/plan_steps.hpp"
+
+namespace quipu::backends::cpu {
+
+inline std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+inline int slot_of(const TensorView& weight) { return weight_slot(static_cast<std::uint32_t>(weight.dtype)); }
+inline bool is_quantized(const TensorView& weight) { return slot_of(weight) >= 3; }
+
+/// Private memory that both schedules of a plan use.
+struct PrivateMemory {
+  std::size_t bytes = 0;
+  int threads = 1;
+  PrivateAt work;           ///< a thread's panels, attention state and router scores
+  QuantizedAt shared_rows;  ///< quantised activations of all rows
+  QuantizedAt own_row;      ///< of one row, a thread's own
+  PrivateAt own_norm;       ///< one normalised row, a thread's own
+  PrivateAt partial;        ///< attention states of chunks
+  std::size_t shared_bytes = 0;
+  Grouping grouping;      ///< of the experts of the layer at work, or of heads
+  QuantizedAt pair_rows;  ///< quantised activations of every row and expert
+  std::size_t grouping_bytes = 0, pair_bytes = 0;
+
+  PrivateAt take(std::size_t n, bool per_thread) {
+    PrivateAt at{bytes, per_thread ? align64(n) : 0};
+    bytes += align64(n) * (per_thread ? static_cast<std::size_t>(threads) : 1);
+    return at;
+  }
+};
+
+PrivateMemory lay_out(const graph::Graph& graph, NodeRange nodes, const graph::MemoryPlan& memory,
+                      int threads);
+
+/// Most tokens of one unit of attention.
+std::size_t query_tokens(const graph::Attention& op);
+
+}  // namespace quipu::backends::cpu

@@ -1,0 +1,201 @@
+#include "models/decoder.hpp"
+
+#include <cmath>
+
+namespace quipu::models {
+
+using graph::Value;
+
+TensorView rows_of(const TensorView& weight, std::int64_t first, std::int64_t count) {
+  TensorView part = weight;
+  if (weight.shape[1] == 1) {  // a vector: its elements
+    part.shape[0] = count;
+    part.data += row_bytes(weight.dtype, static_cast<std::size_t>(first));
+  } else {
+    part.shape[1] = count;
+    part.data += static_cast<std::size_t>(first) * weight.row_bytes();
+  }
+  return part;
+}
+
+void refuse_experts(const Hyperparameters& h) {
+  if (h.experts.count > 0)
+    fail(ErrorCode::unsupported,
+         "{}.expert_count is {}: mixture-of-experts layers are not supported yet in this architecture",
+         h.architecture, h.experts.count);
+}
+
+// ---- the whole ----
+
+Value Decoder::embed(float scale) {
+  const Value x = g.at("token_embd").embed(weights.get("token_embd.weight", {hyper.embedding, hyper.vocab}));
+  if (scale == 0) scale = hyper.embedding_scale;
+  return scale != 0 ? g.at("embd_scale").scale(x, scale) : x;
+}
+
+Rotary Decoder::rotary(bool neox) const {
+  const std::int64_t pairs = hyper.rope_dims / 2;
+  if (const RopeScaling& scaling = hyper.rope_scaling; scaling.type == RopeScalingType::longrope) {
+    const TensorView beyond = weights.get("rope_factors_long.weight", {pairs});
+    const TensorView within = weights.get("rope_factors_short.weight", {pairs});
+    return {neox, rope_frequencies(hyper, scaling.long_factors ? beyond : within)};
+  }
+  return {neox, rope_frequencies(hyper, weights.find("rope_freqs.weight", {pairs}))};
+}
+
+Rotary Decoder::windowed_rotary(bool neox, double base) const {
+  Hyperparameters plain = hyper;
+  plain.rope_freq_base = hyper.rope_freq_base_windowed > 0 ? hyper.rope_freq_base_windowed : base;
+  plain.rope_scaling.type = RopeScalingType::none;
+  return {neox, rope_frequencies(plain, std::nullopt)};
+}
+
+std::vector<Block> Decoder::blocks() {
+  std::vector<Block> all;
+  for (std::uint32_t i = 0; i < hyper.layers; ++i) all.emplace_back(*this, i);
+  return all;
+}
+
+Value Decoder::norm(Value x, const std::string& name, std::int64_t size, std::int64_t heads) {
+  const TensorView weight = weights.get(name + ".weight", {size, heads});
+  g.at(name);
+  if (norm_kind == Norm::rms) return g.rms_norm(x, weight, hyper.norm_eps);
+  return g.layer_norm(x, weight, weights.find(name + ".bias", {size, heads}), hyper.norm_eps);
+}
+
+Value Decoder::linear(Value x, const std::string& name, std::int64_t to) {
+  const TensorView weight = weights.get(name + ".weight", {g.info(x).width, to});
+  return g.at(name).linear(x, weight, weights.find(name + ".bias", {to}));
+}
+
+graph::Graph Decoder::finish(Value x, float scale) {
+  const std::int64_t width = hyper.embedding, vocab = hyper.vocab;
+  x = norm(x, "output_norm", width);
+  auto output = weights.find("output.weight", {width, vocab});
+  if (!output) output = weights.get("token_embd.weight", {width, vocab});
+  x = g.at("output").linear(x, *output, weights.find("output.bias", {vocab}));
+  if (scale != 1) x = g.at("logit_scale").scale(x, scale);
+  if (const float cap = hyper.final_soft_cap; cap > 0) {
+    g.at("logit_cap");
+    x = g.scale(g.activate(g.scale(x, 1 / cap), graph::Activation::tanh), cap);
+  }
+  return g.finish(x);
+}
+
+// ---- a block ----
+
+Block::Block(Decoder& decoder, std::uint32_t index)
+    : index(index),
+      last(index + 1 == decoder.hyper.layers),
+      width(decoder.hyper.embedding),
+      heads(decoder.hyper.heads[index]),
+      kv_heads(decoder.hyper.kv_heads[index]),
+      key_dim(decoder.hyper.key_dim),
+      value_dim(decoder.hyper.value_dim),
+      hidden(decoder.hyper.feed_forward[index]),
+      decoder_(decoder) {}
+
+graph::Builder& Block::at(std::string_view part) { return decoder_.g.at(name(part)); }
+
+Value Block::norm(Value x, std::string_view part, std::int64_t size, bool own) {
+  const std::int64_t row = decoder_.g.info(x).width;
+  return decoder_.norm(x, name(part), size > 0 ? size : row, own ? row / size : 1);
+}
+
+bool Block::has(std::string_view part, std::int64_t size) const {
+  return decoder_.weights.find(name(part) + ".weight", {size}).has_value();
+}
+
+Value Block::linear(Value x, std::string_view part, std::int64_t to) {
+  return decoder_.linear(x, name(part), to);
+}
+
+Block::Heads Block::qkv(Value x) {
+  if (decoder_.hyper.clamp_qkv > 0)
+    fail(ErrorCode::unsupported, "{}.attention.clamp_kqv is {}: clamped projections are not supported yet",
+         decoder_.hyper.architecture, decoder_.hyper.clamp_qkv);
+  const std::int64_t q = heads * key_dim, k = kv_heads * key_dim, v = kv_heads * value_dim;
+  const auto fused = decoder_.weights.find(name("attn_qkv.weight"), {width, q + k + v});
+  if (!fused) {
+    const Value queries = linear(x, "attn_q", q), keys = linear(x, "attn_k", k);
+    return {queries, keys, linear(x, "attn_v", v)};
+  }
+  const auto bias = decoder_.weights.find(name("attn_qkv.bias"), {q + k + v});
+  const auto part = [&](std::string_view label, std::int64_t first, std::int64_t count) {
+    return at(label).linear(x, rows_of(*fused, first, count),
+                            bias ? std::optional(rows_of(*bias, first, count)) : std::nullopt);
+  };
+  const Value queries = part("attn_qkv.q", 0, q), keys = part("attn_qkv.k", q, k);
+  return {queries, keys, part("attn_qkv.v", q + k, v)};
+}
+
+Value Block::rotate(Value x, const Rotary& rotary) {
+  return at("rope").rope({.x = x,
+                          .heads = decoder_.g.info(x).width / key_dim,
+                          .head_dim = key_dim,
+                          .neox = rotary.neox,
+                          .inv_freq = rotary.turns.inv_freq,
+                          .magnitude = rotary.turns.magnitude});
+}
+
+Value Block::attend(const Heads& h, const AttentionStyle& style) {
+  const Hyperparameters& hyper = decoder_.hyper;
+  const float usual = 1.0f / std::sqrt(static_cast<float>(key_dim));
+  const float scale = style.scale != 0             ? style.scale
+                      : hyper.attention_scale != 0 ? hyper.attention_scale
+                                                   : usual;
+  const Value attended = at("attention")
+                             .attention({.q = h.q,
+                                         .k = h.k,
+                                         .v = h.v,
+                                         .layer = static_cast<std::int32_t>(index),
+                                         .heads = heads,
+                                         .kv_heads = kv_heads,
+                                         .head_dim = key_dim,
+                                         .v_dim = value_dim,
+                                         .scale = scale,
+                                         .window = style.window,
+                                         .soft_cap = hyper.attention_soft_cap,
+                                         .sinks = decoder_.weights.find(name("attn_sinks.weight"), {heads}),
+                                         .alibi_max_bias = hyper.alibi_max_bias});
+  return linear(wanted(attended), "attn_output", width);
+}
+
+Value Block::gated(Value x, graph::Activation activation, std::string_view kind, std::int64_t hidden_width) {
+  const auto part = [&](std::string_view what) { return fmt::format("{}{}", what, kind); };
+  if (hidden_width == 0) hidden_width = hidden;
+  const Value gate = linear(x, part("ffn_gate"), hidden_width), up = linear(x, part("ffn_up"), hidden_width);
+  return linear(at(part("ffn_glu")).glu(gate, up, activation), part("ffn_down"), width);
+}
+
+Value Block::gated_fused(Value x, graph::Activation activation) {
+  const TensorView both = decoder_.weights.get(name("ffn_up.weight"), {width, 2 * hidden});
+  const Value gate = at("ffn_up.gate").linear(x, rows_of(both, 0, hidden));
+  const Value up = at("ffn_up.up").linear(x, rows_of(both, hidden, hidden));
+  return linear(at("ffn_glu").glu(gate, up, activation), "ffn_down", width);
+}
+
+Value Block::mlp(Value x, graph::Activation activation) {
+  const Value up = linear(x, "ffn_up", hidden);
+  return linear(at("ffn_act").activate(up, activation), "ffn_down", width);
+}
+
+Value Block::add(Value x, Value y, std::string_view part) {
+  if (decoder_.g.info(x).rows != decoder_.g.info(y).rows) x = wanted(x);
+  if (const float scale = decoder_.hyper.residual_scale; scale != 0) y = at(part).scale(y, scale);
+  return at(part).add(x, y);
+}
+
+std::int64_t Block::window(std::uint32_t every) const {
+  const Hyperparameters& hyper = decoder_.hyper;
+  const bool windowed =
+      !hyper.windowed.empty() ? hyper.windowed[index] : every == 0 || index % every < every - 1;
+  return windowed ? hyper.sliding_window : 0;
+}
+
+Value Block::wanted(Value x) {
+  if (!last || decoder_.g.info(x).rows == graph::Rows::outputs) return x;
+  return at("outputs").gather_outputs(x);
+}
+
+}  // namespace quipu::models

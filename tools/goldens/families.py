@@ -1,0 +1,159 @@
+"""The model families the goldens hold, one row each, and the way from a transformers model to a GGUF file.
+
+The file is written by llama.cpp's own converter (its `conversion` package, a checkout named by $LLAMA_CPP), so that it
+has the keys, names and weight orders that users' files have; only the vocabulary is ours.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+LLAMA_CPP = os.environ.get("LLAMA_CPP", "")
+if LLAMA_CPP:  # before any other gguf package
+    sys.path[:0] = [LLAMA_CPP, str(pathlib.Path(LLAMA_CPP, "gguf-py"))]
+
+SMALL = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+             vocab_size=64, max_position_embeddings=256, rms_norm_eps=1e-5)
+
+
+def rope(theta=10000.0, kind="default", **more):
+    return dict(rope_parameters=dict(rope_type=kind, rope_theta=theta, **more))
+
+
+GEMMA3_ROPE = dict(rope_parameters={"sliding_attention": dict(rope_type="default", rope_theta=10000.0),
+                                    "full_attention": dict(rope_type="linear", rope_theta=100000.0, factor=4.0)})
+YARN = dict(factor=4.0, original_max_position_embeddings=64)
+
+
+def _layers(pattern):
+    return ["sliding_attention" if p == "s" else "full_attention" for p in pattern]
+
+
+# name: (configuration class, its arguments, prompt lengths). Sizes tell mistakes apart: windows shorter than the
+# prompts, head sizes that are not width / heads, odd numbers of layers, every option of the family switched on.
+LAYER = {k: v for k, v in SMALL.items() if k != "rms_norm_eps"} | dict(layer_norm_eps=1e-5)
+EXPERTS = dict(num_experts=6, num_experts_per_tok=2)
+LOCAL = dict(num_local_experts=6, num_experts_per_tok=2)
+SCORED = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, n_group=1, topk_group=1,
+              first_k_dense_replace=1, moe_intermediate_size=20, norm_topk_prob=True, routed_scaling_factor=1.5,
+              num_hidden_layers=3)
+
+LONGROPE = rope(10000.0, "longrope", original_max_position_embeddings=64, short_factor=[1.0, 1.1, 1.3, 1.6],
+                long_factor=[1.5, 2.5, 4.0, 6.0])
+LATENT = dict(q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10,
+              num_key_value_heads=4)
+
+FAMILIES = {
+    "arcee": ("Arcee", SMALL | rope(), [40]),
+    "bloom": ("Bloom", dict(hidden_size=36, n_layer=2, n_head=6, vocab_size=64, layer_norm_epsilon=1e-5), [40]),
+    "cohere2": ("Cohere2", LAYER | dict(rotary_pct=1.0, num_hidden_layers=5, sliding_window=9, logit_scale=0.25,
+                                        layer_types=_layers("sssfs")) | rope(), [40]),
+    "command_r": ("Cohere", LAYER | dict(logit_scale=0.25, use_qk_norm=True) | rope(), [40]),
+    "deepseek_v2": ("DeepseekV2", SMALL | LATENT | SCORED
+                    | dict(n_routed_experts=8, n_group=4, topk_group=2, topk_method="group_limited_greedy",
+                           norm_topk_prob=False, q_lora_rank=None) | rope(), [40]),
+    "deepseek_v3": ("DeepseekV3", SMALL | LATENT | SCORED
+                    | dict(n_routed_experts=8, n_group=4, topk_group=2, num_nextn_predict_layers=0, scoring_func="sigmoid")
+                    | rope(10000.0, "yarn", mscale=1.0, mscale_all_dim=1.0, beta_fast=32, beta_slow=1, **YARN), [100]),
+    "dots1": ("Dots1", SMALL | SCORED | dict(head_dim=12) | rope(), [40]),
+    "ernie4_5": ("Ernie4_5", SMALL | dict(head_dim=12) | rope(500000.0), [40]),
+    "ernie4_5_moe": ("Ernie4_5_Moe", SMALL | dict(num_hidden_layers=3, moe_num_experts=6, moe_k=2,
+                                                  moe_num_shared_experts=2, moe_intermediate_size=24,
+                                                  moe_layer_start_index=1, moe_layer_end_index=2,
+                                                  moe_layer_interval=1) | rope(500000.0), [40]),
+    "exaone4": ("Exaone4", SMALL | dict(num_hidden_layers=5, sliding_window=9, sliding_window_pattern=4,
+                                        layer_types=_layers("sssfs")) | rope(), [40]),
+    "falcon": ("Falcon", dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=64, alibi=False,
+                              num_kv_heads=1,
+                              new_decoder_architecture=False, multi_query=True, parallel_attn=True, bias=False)
+               | rope(), [40]),
+    "falcon_two_norms": ("Falcon", dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_kv_heads=2,
+                                        vocab_size=64, alibi=False, new_decoder_architecture=True, bias=False)
+                         | rope(), [40]),
+    "gemma": ("Gemma", SMALL | dict(head_dim=12), [40]),
+    "gemma2": ("Gemma2", SMALL | dict(num_hidden_layers=3, head_dim=12, query_pre_attn_scalar=12, sliding_window=9,
+                                      attn_logit_softcapping=5.0, final_logit_softcapping=20.0), [40]),
+    "gemma3": ("Gemma3Text", SMALL | GEMMA3_ROPE
+               | dict(num_hidden_layers=7, head_dim=12, query_pre_attn_scalar=12, sliding_window=9,
+                      sliding_window_pattern=6, layer_types=_layers("sssssfs"), intermediate_size=40), [70]),
+    "glm4": ("Glm4", SMALL | dict(pad_token_id=0, head_dim=16, attention_bias=True) | rope(partial_rotary_factor=0.5), [40]),
+    "glm4_moe": ("Glm4Moe", SMALL | SCORED | dict(head_dim=16, use_qk_norm=True, attention_bias=True)
+                 | rope(partial_rotary_factor=0.5), [40]),
+    "gpt2": ("GPT2", dict(n_ctx=256, n_embd=36, n_layer=2, n_head=3, vocab_size=64, n_positions=256), [40]),
+    "gpt_oss": ("GptOss", SMALL | LOCAL | dict(intermediate_size=20)
+                | dict(num_hidden_layers=3, head_dim=12, sliding_window=9, layer_types=_layers("sfs"))
+                | rope(150000.0, "yarn", beta_fast=32.0, beta_slow=1.0, truncate=False, **YARN), [150]),
+    "gptneox": ("GPTNeoX", dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48,
+                                vocab_size=64, max_position_embeddings=256) | rope(partial_rotary_factor=0.25), [40]),
+    "gptneox_serial": ("GPTNeoX", dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+                                       intermediate_size=48, vocab_size=64, max_position_embeddings=256,
+                                       use_parallel_residual=False) | rope(partial_rotary_factor=0.5), [40]),
+    "granite": ("Granite", SMALL | dict(embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.2,
+                                        logits_scaling=2.5, attention_bias=True) | rope(), [40]),
+    "granitemoe": ("GraniteMoe", SMALL | LOCAL
+                   | dict(embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.2,
+                          logits_scaling=2.5) | rope(), [40]),
+    "granitemoe_shared": ("GraniteMoeShared", SMALL | LOCAL
+                          | dict(shared_intermediate_size=40, embedding_multiplier=3.0, residual_multiplier=0.6,
+                                 attention_multiplier=0.2, logits_scaling=2.5) | rope(), [40]),
+    "hunyuan_dense": ("HunYuanDenseV1", SMALL | dict(head_dim=12) | rope(), [40]),
+    "hunyuan_moe": ("HunYuanMoEV1", SMALL | dict(head_dim=12, num_experts=6, moe_topk=[2, 2], num_shared_expert=[1, 1],
+                                                 moe_intermediate_size=[48, 48])
+                    | rope(), [40]),
+    "minimax_m2": ("MiniMaxM2", SMALL | LOCAL | dict(head_dim=16, use_qk_norm=True, rotary_dim=8)
+                   | rope(partial_rotary_factor=0.5), [40]),
+    "mixtral": ("Mixtral", SMALL | LOCAL | dict(intermediate_size=40, sliding_window=None) | rope(), [40]),
+    "mpt": ("Mpt", dict(d_model=36, n_heads=6, n_layers=2, expansion_ratio=4, max_seq_len=256, vocab_size=64), [40]),
+    "nemotron": ("Nemotron", SMALL | dict(norm_eps=1e-5) | rope(partial_rotary_factor=0.5), [40]),
+    "olmo2": ("Olmo2", SMALL | rope(500000.0), [40]),
+    "olmo3": ("Olmo3", SMALL | dict(num_hidden_layers=5, sliding_window=9, layer_types=_layers("sssfs"))
+              | rope(500000.0), [40]),
+    "olmoe": ("Olmoe", SMALL | EXPERTS | rope(), [40]),
+    "phi2": ("Phi", LAYER | dict(intermediate_size=128, num_key_value_heads=4) | rope(partial_rotary_factor=0.5), [40]),
+    "phi3": ("Phi3", SMALL | dict(pad_token_id=0, original_max_position_embeddings=256) | rope(), [40]),
+    "phi3_within": ("Phi3", SMALL | LONGROPE | dict(pad_token_id=0, original_max_position_embeddings=64), [40]),
+    "phi3_beyond": ("Phi3", SMALL | LONGROPE | dict(pad_token_id=0, original_max_position_embeddings=64), [100]),
+    "qwen2moe": ("Qwen2Moe", SMALL | EXPERTS | dict(moe_intermediate_size=24, shared_expert_intermediate_size=40)
+                 | rope(), [40]),
+    "qwen3moe": ("Qwen3Moe", SMALL | EXPERTS | dict(moe_intermediate_size=24, head_dim=12, norm_topk_prob=True)
+                 | rope(), [40]),
+    "seed_oss": ("SeedOss", SMALL | dict(head_dim=12, attention_bias=True) | rope(), [40]),
+    "smollm3": ("SmolLM3", SMALL | dict(num_hidden_layers=5, pad_token_id=0) | rope(), [40]),
+    "stablelm": ("StableLm", LAYER | dict(use_qkv_bias=True) | rope(partial_rotary_factor=0.25), [40]),
+    "stablelm_parallel": ("StableLm", LAYER | dict(use_parallel_residual=True)
+                          | rope(partial_rotary_factor=0.5), [40]),
+    "starcoder": ("GPTBigCode", dict(n_embd=32, n_layer=2, n_head=4, vocab_size=64, n_positions=256, n_inner=128,
+                                     multi_query=True), [40]),
+    "starcoder2": ("Starcoder2", LAYER | dict(norm_epsilon=1e-5, sliding_window=None) | rope(), [40]),
+}
+
+
+def to_gguf(model, config, path, add_vocabulary):
+    """Writes the model as an F32 GGUF file by llama.cpp's converter."""
+    if not pathlib.Path(LLAMA_CPP, "conversion").is_dir():
+        sys.exit("set LLAMA_CPP to a checkout of llama.cpp (with its folder `conversion`)")
+    import gguf
+    from conversion import ModelBase, ModelType, get_model_architecture, get_model_class
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
+        folder = pathlib.Path(folder)
+        model.save_pretrained(folder)
+        # Some converters look into it for the number of tokens.
+        tokens = {str(i): i for i in range(config.vocab_size)}
+        (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": tokens}, "added_tokens": []}))
+        hparams = ModelBase.load_hparams(folder, False)
+        # What the converter asks for and transformers no longer writes.
+        if hparams["model_type"] == "gpt_neox":
+            hparams["rotary_pct"] = hparams["rope_parameters"]["partial_rotary_factor"]
+        if hparams["model_type"] == "mpt":
+            hparams["architectures"] = ["MPTForCausalLM"]
+        converter = get_model_class(get_model_architecture(hparams, ModelType.TEXT))
+        own = type(converter.__name__, (converter,), {
+            "model_arch": converter.model_arch,
+            "set_vocab": lambda self: add_vocabulary(self.gguf_writer, config.vocab_size),
+            "_register": False,
+        })
+        own(folder, gguf.LlamaFileType.ALL_F32, path, model_name=path.stem, eager=True, hparams=hparams).write()
