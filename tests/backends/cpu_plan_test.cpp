@@ -71,7 +71,7 @@ class RandomGraph {
   }
 
   void add(const Made from) {
-    switch (pick(9)) {
+    switch (pick(11)) {
       case 0:
       case 1:
         made_.push_back({norm(from), from.width});
@@ -101,6 +101,16 @@ class RandomGraph {
       case 7:
         made_.push_back({rotate(from), from.width});
         break;
+      case 8:
+        made_.push_back({mixture(from), from.width});
+        break;
+      case 9: {
+        const std::size_t half = pick(2);
+        const Value part = b_.slice(from.value, from.width / 16, 8 * static_cast<std::int64_t>(half), 8);
+        const Value other = b_.slice(from.value, 1, 0, 8);
+        made_.push_back({b_.concat(part, other, from.width / 16, true), from.width});
+        break;
+      }
       default:
         if (attends_) {
           made_.push_back({b_.scale(from.value, 0.7F), from.width});
@@ -108,6 +118,24 @@ class RandomGraph {
           made_.push_back({attend(from), 64});
         }
     }
+  }
+  /// Five experts, two of them chosen, and their weighted sum.
+  Value mixture(const Made& from) {
+    graph::MoeRoute settings;
+    settings.logits = linear(from, 5);
+    settings.used = 2;
+    settings.renormalise = pick(2) == 0;
+    const Value route = b_.moe_route(settings);
+    const DType dtype = pick(2) == 0 ? DType::q8_0 : DType::f32;
+    const auto matrices = [&](std::int64_t k, std::int64_t n) {
+      TensorView view = keep(dtype, k, 5 * n, 1.2F / std::sqrt(static_cast<float>(k)));
+      view.shape = {k, n, 5, 1};
+      return view;
+    };
+    const Value gate = b_.moe_linear(from.value, route, matrices(from.width, 32));
+    const Value up = b_.moe_linear(from.value, route, matrices(from.width, 32));
+    const Value gated = b_.glu(gate, up, graph::Activation::silu);
+    return b_.moe_combine(b_.moe_linear(gated, route, matrices(32, from.width)), route);
   }
   Value rotate(const Made& from) {
     static const auto inv_freq =

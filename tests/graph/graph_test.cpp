@@ -233,6 +233,90 @@ TEST(Builder, RefusesAttentionOfTheWrongShape) {
       ErrorCode::internal, {"4 heads", "3"});
 }
 
+MoeRoute route_of(Value logits, std::int64_t used) {
+  MoeRoute op;
+  op.logits = logits;
+  op.used = used;
+  return op;
+}
+
+TEST(Builder, ExpertsHaveAWidthForEachChosenOne) {
+  Start s;
+  const Value route = s.builder.moe_route(route_of(s.builder.linear(s.x, matrix(64, 8)), 3));
+  EXPECT_EQ(s.builder.info(route).width, 6);
+  const Value up = s.builder.moe_linear(s.x, route, weight("up", {64, 10, 8, 1}), weight("b", {10, 8, 1, 1}));
+  EXPECT_EQ(s.builder.info(up).width, 30);
+  const Value down = s.builder.moe_linear(up, route, weight("down", {10, 64, 8, 1}));
+  EXPECT_EQ(s.builder.info(down).width, 192);
+  EXPECT_EQ(s.builder.info(s.builder.moe_combine(down, route)).width, 64);
+}
+
+TEST(Builder, RefusesExpertsThatDoNotFit) {
+  const auto internal = ErrorCode::internal, bad = ErrorCode::bad_file;
+  expect_refused([](Builder& b, Value x) { b.moe_route(route_of(x, 65)); }, internal, {"65", "64"});
+  expect_refused([](Builder& b, Value x) { b.moe_route(route_of(x, 0)); }, internal, {"0 of 64"});
+  expect_refused(
+      [](Builder& b, Value x) {
+        MoeRoute op = route_of(x, 20);
+        op.groups = 8;
+        op.groups_used = 2;  // 16 experts
+        b.moe_route(op);
+      },
+      internal, {"2 of 8 groups", "20 of 64"});
+  expect_refused(
+      [](Builder& b, Value x) {
+        MoeRoute op = route_of(x, 2);
+        op.bias = vector(63);
+        b.moe_route(op);
+      },
+      bad, {"63", "64"});
+  expect_refused(
+      [](Builder& b, Value x) {
+        b.moe_linear(x, x, weight("up", {64, 10, 8, 1}));
+      },
+      internal, {"moe_route"});
+  expect_refused([](Builder& b, Value x) { b.moe_combine(x, x); }, internal, {"moe_route"});
+  expect_refused(
+      [](Builder& b, Value x) {
+        b.moe_linear(x, b.moe_route(route_of(x, 2)), weight("up", {64, 10, 8, 1}));
+      },
+      bad, {"8 experts", "64"});
+  expect_refused(
+      [](Builder& b, Value x) {
+        b.moe_linear(x, b.moe_route(route_of(x, 2)), weight("up", {40, 10, 64, 1}));
+      },
+      internal, {"64", "80"});
+  expect_refused(
+      [](Builder& b, Value x) {
+        b.moe_linear(x, b.moe_route(route_of(x, 2)), weight("up", {64, 10, 64, 1}), vector(10));
+      },
+      bad, {"some.weight", "10", "64"});
+}
+
+TEST(Builder, RefusesPartsThatDoNotFit) {
+  const auto internal = ErrorCode::internal;
+  expect_refused([](Builder& b, Value x) { b.slice(x, 3, 0, 1); }, internal, {"64", "3 equal parts"});
+  expect_refused([](Builder& b, Value x) { b.slice(x, 4, 10, 7); }, internal, {"10 to 17", "16"});
+  expect_refused([](Builder& b, Value x) { b.slice(x, 4, 0, 0); }, internal, {"0 to 0"});
+  expect_refused([](Builder& b, Value x) { b.concat(x, b.slice(x, 1, 0, 5), 4); }, internal,
+                 {"5", "4 equal parts"});
+  expect_refused([](Builder& b, Value x) { b.concat(x, b.gather_outputs(x), 1); }, internal,
+                 {"tokens", "outputs"});
+  expect_refused(
+      [](Builder& b, Value x) {
+        b.head_linear(x, weight("k_b", {20, 7, 3, 1}));
+      },
+      internal, {"64", "60"});
+  expect_refused(
+      [](Builder& b, Value x) {
+        b.rms_norm(x, weight("q_norm", {16, 3, 1, 1}), 0);
+      },
+      ErrorCode::bad_file, {"q_norm", "16x3", "64"});
+  expect_refused([](Builder& b, Value x) { b.glu(x, x, Activation::silu, -1); }, internal, {"-1"});
+  Start s;
+  EXPECT_EQ(s.builder.info(s.builder.concat(s.x, s.builder.slice(s.x, 1, 0, 5), 4, true)).width, 84);
+}
+
 TEST(Builder, RefusesAnOutputWithARowPerToken) {
   Start s;
   EXPECT_THROW((void)s.builder.finish(s.x), Error);
