@@ -1,4 +1,4 @@
-// Speed of linear for every weight dtype: bytes of weights a second for one row and eight (decode),
+// Speed of linear for every weight dtype: bytes of weights a second for 1 to 32 rows (decode, sequences together),
 // operations a second for 512 (prefill), each with its share of a peak measured in the same run.
 //
 //   ops_bench [--benchmark_filter=Q4_K] …      QUIPU_THREADS=n and QUIPU_ISA=avx2 choose threads and kernels
@@ -102,7 +102,7 @@ int run(int argc, char** argv) {
              peaks.bytes_per_second / 1e9, peaks.operations_per_second / 1e9);
   for (const DTypeInfo& dtype : all_dtypes()) {
     if (dtype.encode == nullptr || dtype.decode == nullptr) continue;
-    for (const std::int64_t rows : {1, 8, 512})
+    for (const std::int64_t rows : {1, 2, 4, 8, 16, 32, 512})
       benchmark::RegisterBenchmark(
           fmt::format("linear/{}/rows:{}", dtype.name, rows).c_str(),
           [=, kind = dtype.dtype](benchmark::State& state) { linear(state, kind, rows, cpu, peaks); })

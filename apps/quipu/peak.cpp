@@ -90,8 +90,10 @@ __attribute__((target("avx512f,avx512bw,avx512vnni"))) void multiply_avx512(int 
   __m512i sums[8] = {};
   __m512i a = _mm512_set1_epi8(static_cast<char>(seed)), b = _mm512_set1_epi8(3);
   for (long i = 0; i < kIterations * 4; ++i) {
-    for (auto& sum : sums) sum = _mm512_dpbusd_epi32(sum, a, b);
-    asm volatile("" : "+v"(a), "+v"(b));
+    for (auto& sum : sums) {
+      sum = _mm512_dpbusd_epi32(sum, a, b);
+      asm volatile("" : "+v"(a), "+v"(b));  // another product each time, as far as the compiler knows
+    }
   }
   __m512i all = sums[0];
   for (int k = 1; k < 8; ++k) all = _mm512_xor_si512(all, sums[k]);

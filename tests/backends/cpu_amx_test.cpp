@@ -43,7 +43,8 @@ std::vector<float> run(const Kernels& kernels, int slot, const Case& c, const st
   rows.sum16 = sum16.data;
   rows.stride = stride;
   rows.width = c.k;
-  for (std::size_t r = 0; r < c.rows; ++r) kernels_avx512().quantize(x.data() + r * c.k, rows, r);
+  rows.words = c.rows >= kernels.word_rows;
+  for (std::size_t r = 0; r < c.rows; ++r) kernels.quantize(x.data() + r * c.k, rows, r);
   std::vector<float> y(c.rows * c.n, -7.0f), bias(c.n, 0.25f);
   Aligned<std::byte> scratch(linear_scratch(c.k));
   LinearArgs a;

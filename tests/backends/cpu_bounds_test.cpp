@@ -74,6 +74,7 @@ TEST(CpuBounds, LinearReadsNoByteOutsideTheWeightsAndWritesNoneOutsideItsOutputs
             std::vector<float> d(rows * groups + 1), dsum(rows * groups + 1);
             std::vector<std::int32_t> sum32(rows * groups + 1), sum16(2 * rows * groups + 1);
             q.q = planes.data();
+            q.words = rows >= table->word_rows;
             q.d = d.data();
             q.dsum = dsum.data();
             q.sum32 = sum32.data();

@@ -131,12 +131,17 @@ void quantize(const float* x, const QuantizedRows& out, std::size_t row) {
     const bool usable = top > 0 && top < __builtin_inff() && inverse < __builtin_inff();
     const V16 f = set1(usable ? inverse : 0.0f);
     const I16 qa = usable ? to_int(a * f) : iset1(0), qb = usable ? to_int(b * f) : iset1(0);
-    const I16 ha = sar<4>(qa + iset1(8)), hb = sar<4>(qb + iset1(8));
     std::int8_t* to = q + 64 * g;
-    store_int8(to, qa - shl<4>(ha));
-    store_int8(to + 16, qb - shl<4>(hb));
-    store_int8(to + 32, ha);
-    store_int8(to + 48, hb);
+    if (out.words) {
+      store_words_0213(to, qa);
+      store_words_0213(to + 32, qb);
+    } else {
+      const I16 ha = sar<4>(qa + iset1(8)), hb = sar<4>(qb + iset1(8));
+      store_int8(to, qa - shl<4>(ha));
+      store_int8(to + 16, qb - shl<4>(hb));
+      store_int8(to + 32, ha);
+      store_int8(to + 48, hb);
+    }
     const std::int32_t sum_a = reduce_iadd(qa), sum_b = reduce_iadd(qb);
     const float d = top / 2039.0f;
     out.sum16[(row * groups + g) * 2] = sum_a;

@@ -7,10 +7,13 @@
 
 namespace quipu::backends {
 
-/// Activations of a linear with quantised weights: 12-bit integers q = 16 hi + lo in two int8 planes, in
-/// groups of 32 (docs/numerics.md). Width is a multiple of 32.
+/// Activations of a linear with quantised weights: 12-bit integers q in groups of 32 (docs/numerics.md), as
+/// two int8 planes, q = 16 hi + lo, or as words. Width is a multiple of 32.
 struct QuantizedRows {
-  std::int8_t* q = nullptr;       ///< [rows][stride]: per group 32 bytes lo, 32 bytes hi
+  /// [rows][stride]. Planes: per group 32 bytes lo, 32 bytes hi. Words: int16, of every four values 0, 2,
+  /// 1, 3.
+  std::int8_t* q = nullptr;
+  bool words = false;
   float* d = nullptr;             ///< [rows][width / 32] scales
   float* dsum = nullptr;          ///< [rows][width / 32] d * float(sum32)
   std::int32_t* sum32 = nullptr;  ///< [rows][width / 32] sums of q
@@ -108,6 +111,8 @@ struct Kernels {
   void (*rope)(const RopeArgs&);
   /// Row `row` of `out` from `x`.
   void (*quantize)(const float* x, const QuantizedRows& out, std::size_t row);
+  /// Linears of at least so many rows take words, fewer take planes.
+  std::size_t word_rows;
   void (*store_f16)(const float* x, std::uint16_t* y, std::size_t n);
   void (*store_bf16)(const float* x, std::uint16_t* y, std::size_t n);
   void (*attention)(const AttentionArgs&);
@@ -163,6 +168,8 @@ constexpr int weight_slot(std::uint32_t dtype) {
 /// AMX: fewer rows than this are left to the AVX-512 kernels (a tile of few rows costs as much as a full
 /// one).
 inline constexpr std::size_t kAmxRows = 8;
+/// The other kernels: from so many rows on, weights are unpacked to panels of words.
+inline constexpr std::size_t kWordRows = 8;
 /// Panels of 16 columns unpacked at a time: as many as fit in half of a 2 MiB L2 with their scales, an even
 /// number.
 inline constexpr std::size_t kAmxMaxPanels = 8;
@@ -170,8 +177,14 @@ constexpr std::size_t amx_panels(std::size_t k) {
   const std::size_t fit = (std::size_t{1} << 20) / (k * 40) / 2 * 2;
   return fit < 2 ? 2 : fit > kAmxMaxPanels ? kAmxMaxPanels : fit;
 }
+/// Words of two panels for kWordChunk of K, their scales and minima, accumulators of kWordBlock rows.
+inline constexpr std::size_t kWordChunk = 256, kWordBlock = 512;
+constexpr std::size_t word_scratch(std::size_t k) {
+  return 2 * kWordChunk * 32 + 2 * 2 * (k / 16) * 64 + 2 * kWordBlock * 64;
+}
 constexpr std::size_t linear_scratch(std::size_t k) {
-  return (k + 256) * 32 + 65536 + amx_panels(k) * k * 40;
+  const std::size_t tiles = (k + 256) * 32 + 65536 + amx_panels(k) * k * 40;
+  return tiles > word_scratch(k) ? tiles : word_scratch(k);
 }
 /// The same for BF16 weights: AMX packs 128 rows of activations in two planes, and 32 weight rows.
 constexpr std::size_t bf16_scratch(std::size_t k) { return (k + 32) * (128 * 4 + 32 * 2) + 4096; }

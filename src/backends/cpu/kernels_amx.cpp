@@ -18,6 +18,7 @@ namespace {
 
 Kernels with_tiles(Kernels k) {
   k.name = "AVX-512 VNNI + AMX";
+  k.word_rows = SIZE_MAX;
   k.linear[3] = linear_amx<Blocks32<FormatQ4_0>, 3>;
   k.linear[4] = linear_amx<Blocks32<FormatQ4_1>, 4>;
   k.linear[5] = linear_amx<Blocks32<FormatQ5_0>, 5>;

@@ -1,6 +1,8 @@
 // The kernels of one instruction set: included, after its simd_*.hpp, by kernels_<isa>.cpp. Everything has
 // internal linkage, so that no code of one instruction set is ever linked in place of another's.
 
+#include <type_traits>
+
 #include "backends/cpu/kernels.hpp"
 
 // The order matters.
@@ -13,6 +15,7 @@
 #include "backends/cpu/linear_float.inl"
 #include "backends/cpu/formats.inl"
 #include "backends/cpu/linear_quant.inl"
+#include "backends/cpu/linear_words.inl"
 // clang-format on
 
 namespace quipu::backends {
@@ -32,6 +35,7 @@ constexpr Kernels kKernels = {
     route,
     rope,
     quantize,
+    kWordRows,
     store_f16_row,
     store_bf16_row,
     attention,

@@ -50,6 +50,12 @@ struct AmxShape {
   static constexpr std::size_t kWeightBytes = kWeightRows * 64;            ///< of a B tile
 };
 
+/// A group of rows unpacked: dword k / 4 of every row side by side, scales (and minima) by sub-block.
+struct Panel {
+  std::uint8_t* values;
+  float *d, *m;
+};
+
 /// A panel's tiles of one thread: B operands by sub-block, scales and minima of the 16 columns by sub-block.
 struct AmxPanel {
   std::uint8_t* tiles;
@@ -254,7 +260,8 @@ void linear_amx(const LinearArgs& a) {
       const std::size_t n = n0 + i * 16;
       Rows r;
       rows_set(r, a.weight + n * a.row_bytes, a.row_bytes, a.n_end - n < 16 ? a.n_end - n : 16);
-      for (std::size_t b = 0; b < a.k / B::kBlock; ++b) B::unpack(r, b * B::kBytes, b, p);
+      const auto put = [&](std::size_t dword, Q bytes) { qput(p.values + dword * 64, bytes); };
+      for (std::size_t b = 0; b < a.k / B::kBlock; ++b) B::unpack(r, b * B::kBytes, b, put, p.d, p.m);
       make_tiles<B>(p, subs, reinterpret_cast<std::uint8_t*>(place));
       panels[i] = {reinterpret_cast<std::uint8_t*>(place), p.d, p.m};
     }

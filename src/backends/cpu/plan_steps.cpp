@@ -95,7 +95,8 @@ void NormStep::run(const RunContext& c, int thread) {
 
 void QuantizeStep::run(const RunContext& c, int thread) {
   const std::size_t rows = c.rows(x.rows);
-  const QuantizedRows view = to.view(c, thread, x.width);
+  QuantizedRows view = to.view(c, thread, x.width);
+  view.words = rows >= k->word_rows;
   const Range r = own ? Range{0, rows} : share(rows, thread, c.threads);
   for (std::size_t t = r.begin; t < r.end; ++t)
     k->quantize(x_is_own ? reinterpret_cast<const float*>(own_x.at(c, thread)) : x.row(c, t), view, t);
@@ -115,6 +116,7 @@ void LinearStep::run(const RunContext& c, int thread) {
   a.n_end = r.end;
   if (quantized) {
     view = from.view(c, thread, x.width);
+    view.words = rows >= k->word_rows;
     a.x = &view;
   } else {
     a.xf = x_is_own ? reinterpret_cast<const float*>(own_x.at(c, thread)) : x.data(c);

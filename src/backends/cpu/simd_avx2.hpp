@@ -92,6 +92,11 @@ inline void store_int8(std::int8_t* p, I16 x) {
                    _mm_packs_epi16(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));
 }
 
+inline void store_words_0213(void* p, I16 x) {
+  const __m256i a = _mm256_shuffle_epi32(x.a, 0xd8), b = _mm256_shuffle_epi32(x.b, 0xd8);
+  _mm256_storeu_si256(static_cast<__m256i*>(p), _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8));
+}
+
 inline float reduce8(__m256 h) {
   __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
   q = _mm_add_ps(q, _mm_movehl_ps(q, q));
@@ -159,24 +164,28 @@ constexpr int kWideZero = 0;
 
 struct Rows {
   const std::uint8_t* p[kGroup];
-  __m256i offset;
 };
 inline void rows_set(Rows& r, const std::uint8_t* base, std::size_t stride, std::size_t count) {
-  alignas(32) std::int32_t offset[kGroup];
-  for (std::size_t i = 0; i < kGroup; ++i) {
-    const std::size_t at = (i < count ? i : count - 1) * stride;
-    r.p[i] = base + at;
-    offset[i] = static_cast<std::int32_t>(at);
-  }
-  r.offset = _mm256_load_si256(reinterpret_cast<const __m256i*>(offset));
+  for (std::size_t i = 0; i < kGroup; ++i) r.p[i] = base + (i < count ? i : count - 1) * stride;
 }
 inline Q qload(const Rows& r, int j, std::size_t off) {
   return _mm256_inserti128_si256(
       _mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(r.p[j] + off))),
       _mm_loadu_si128(reinterpret_cast<const __m128i*>(r.p[4 + j] + off)), 1);
 }
+inline std::int32_t dword_at(const std::uint8_t* p) {
+  std::int32_t x;
+  __builtin_memcpy(&x, p, 4);
+  return x;
+}
 inline Q qload_dword(const Rows& r, std::size_t off) {
-  return _mm256_i32gather_epi32(reinterpret_cast<const int*>(r.p[0] + off), r.offset, 1);
+  const auto four = [&](int i) {
+    __m128i v = _mm_loadu_si32(r.p[i] + off);
+    v = _mm_insert_epi32(v, dword_at(r.p[i + 1] + off), 1);
+    v = _mm_insert_epi32(v, dword_at(r.p[i + 2] + off), 2);
+    return _mm_insert_epi32(v, dword_at(r.p[i + 3] + off), 3);
+  };
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(four(0)), four(4), 1);
 }
 inline Q qset1_8(int x) { return _mm256_set1_epi8(static_cast<char>(x)); }
 inline Q qset1_32(std::int32_t x) { return _mm256_set1_epi32(x); }
@@ -184,6 +193,7 @@ inline Q qzero() { return _mm256_setzero_si256(); }
 inline Q qand(Q a, Q b) { return _mm256_and_si256(a, b); }
 inline Q qor(Q a, Q b) { return _mm256_or_si256(a, b); }
 inline Q qsub8(Q a, Q b) { return _mm256_sub_epi8(a, b); }
+inline Q qsub16(Q a, Q b) { return _mm256_sub_epi16(a, b); }
 inline Q qadd32(Q a, Q b) { return _mm256_add_epi32(a, b); }
 inline Q qsub32(Q a, Q b) { return _mm256_sub_epi32(a, b); }
 template <int n>
@@ -193,6 +203,10 @@ inline Q qshr16(Q a) {
 template <int n>
 inline Q qshl16(Q a) {
   return _mm256_slli_epi16(a, n);
+}
+template <int n>
+inline Q qsar16(Q a) {
+  return _mm256_srai_epi16(a, n);
 }
 template <int n>
 inline Q qshr32(Q a) {
@@ -236,6 +250,7 @@ inline Q qdot(Q acc, Q u, Q x) {
 }
 /// The bytes are signed here: |u| times x with u's sign; 2 * 128 * 127 still fits 16 bits.
 inline Q qdot_wide(Q acc, Q u, Q x) { return qdot(acc, _mm256_abs_epi8(u), _mm256_sign_epi8(x, u)); }
+inline Q qdot_words(Q acc, Q u, Q x) { return _mm256_add_epi32(acc, _mm256_madd_epi16(u, x)); }
 inline Q qtree(Q a, Q b, Q c, Q d) {
   return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
 }

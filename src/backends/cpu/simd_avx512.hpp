@@ -70,6 +70,11 @@ inline std::int32_t reduce_iadd(I16 a) { return _mm512_reduce_add_epi32(a.v); }
 inline void store_int8(std::int8_t* p, I16 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(a.v));
 }
+/// As 16-bit words, of every four 0, 2, 1, 3.
+inline void store_words_0213(void* p, I16 a) {
+  _mm256_storeu_si256(static_cast<__m256i*>(p),
+                      _mm512_cvtepi32_epi16(_mm512_shuffle_epi32(a.v, _MM_PERM_DBCA)));
+}
 
 /// The lane tree: (l, l+8), (l, l+4), (l, l+2), (l, l+1).
 inline float reduce_add(V16 a) {
@@ -144,16 +149,9 @@ constexpr int kWideZero = 128;
 /// Row pointers of a group; rows past the end repeat the last one.
 struct Rows {
   const std::uint8_t* p[kGroup];
-  __m512i offset;
 };
 inline void rows_set(Rows& r, const std::uint8_t* base, std::size_t stride, std::size_t count) {
-  alignas(64) std::int32_t offset[kGroup];
-  for (std::size_t i = 0; i < kGroup; ++i) {
-    const std::size_t at = (i < count ? i : count - 1) * stride;
-    r.p[i] = base + at;
-    offset[i] = static_cast<std::int32_t>(at);
-  }
-  r.offset = _mm512_load_si512(offset);
+  for (std::size_t i = 0; i < kGroup; ++i) r.p[i] = base + (i < count ? i : count - 1) * stride;
 }
 /// 16 bytes at `off` of rows j, 4 + j, 8 + j, 12 + j.
 inline Q qload(const Rows& r, int j, std::size_t off) {
@@ -165,9 +163,24 @@ inline Q qload(const Rows& r, int j, std::size_t off) {
   v = _mm512_mask_broadcast_i32x4(v, 0x0f00, at(2));
   return _mm512_mask_broadcast_i32x4(v, 0xf000, at(3));
 }
+inline std::int32_t dword_at(const std::uint8_t* p) {
+  std::int32_t x;
+  __builtin_memcpy(&x, p, 4);
+  return x;
+}
 /// A dword at `off` of each row.
 inline Q qload_dword(const Rows& r, std::size_t off) {
-  return _mm512_i32gather_epi32(r.offset, r.p[0] + off, 1);
+  // Sixteen loads and inserts: gathers are slow on many processors.
+  const auto four = [&](int i) {
+    __m128i v = _mm_loadu_si32(r.p[i] + off);
+    v = _mm_insert_epi32(v, dword_at(r.p[i + 1] + off), 1);
+    v = _mm_insert_epi32(v, dword_at(r.p[i + 2] + off), 2);
+    return _mm_insert_epi32(v, dword_at(r.p[i + 3] + off), 3);
+  };
+  __m512i v = _mm512_castsi128_si512(four(0));
+  v = _mm512_inserti32x4(v, four(4), 1);
+  v = _mm512_inserti32x4(v, four(8), 2);
+  return _mm512_inserti32x4(v, four(12), 3);
 }
 inline Q qset1_8(int x) { return _mm512_set1_epi8(static_cast<char>(x)); }
 inline Q qset1_32(std::int32_t x) { return _mm512_set1_epi32(x); }
@@ -175,6 +188,7 @@ inline Q qzero() { return _mm512_setzero_si512(); }
 inline Q qand(Q a, Q b) { return _mm512_and_si512(a, b); }
 inline Q qor(Q a, Q b) { return _mm512_or_si512(a, b); }
 inline Q qsub8(Q a, Q b) { return _mm512_sub_epi8(a, b); }
+inline Q qsub16(Q a, Q b) { return _mm512_sub_epi16(a, b); }
 inline Q qadd32(Q a, Q b) { return _mm512_add_epi32(a, b); }
 inline Q qsub32(Q a, Q b) { return _mm512_sub_epi32(a, b); }
 template <int n>
@@ -184,6 +198,10 @@ inline Q qshr16(Q a) {
 template <int n>
 inline Q qshl16(Q a) {
   return _mm512_slli_epi16(a, n);
+}
+template <int n>
+inline Q qsar16(Q a) {
+  return _mm512_srai_epi16(a, n);
 }
 template <int n>
 inline Q qshr32(Q a) {
@@ -227,6 +245,8 @@ inline Q qbroadcast4(const std::int8_t* p) {
 /// acc + four products a dword: unsigned bytes u (<= 127 unless wide) times signed bytes x (-127..127).
 inline Q qdot(Q acc, Q u, Q x) { return _mm512_dpbusd_epi32(acc, u, x); }
 inline Q qdot_wide(Q acc, Q u, Q x) { return _mm512_dpbusd_epi32(acc, u, x); }
+/// acc + two products of signed words a dword.
+inline Q qdot_words(Q acc, Q u, Q x) { return _mm512_dpwssd_epi32(acc, u, x); }
 /// Sums of each quarter of quads: dword of row 4 l + j is the sum of quarter l of register j.
 inline Q qtree(Q a, Q b, Q c, Q d) {
   const Q ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));

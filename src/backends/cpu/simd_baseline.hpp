@@ -134,6 +134,16 @@ inline void store_int8(std::int8_t* p, I16 a) {
   for (int i = 0; i < 16; ++i)
     p[i] = static_cast<std::int8_t>(a.v[i] < -128 ? -128 : a.v[i] > 127 ? 127 : a.v[i]);
 }
+inline void store_words_0213(void* p, I16 a) {
+  std::int16_t words[16];
+  for (int i = 0; i < 16; i += 4) {
+    words[i] = static_cast<std::int16_t>(a.v[i]);
+    words[i + 1] = static_cast<std::int16_t>(a.v[i + 2]);
+    words[i + 2] = static_cast<std::int16_t>(a.v[i + 1]);
+    words[i + 3] = static_cast<std::int16_t>(a.v[i + 3]);
+  }
+  __builtin_memcpy(p, words, sizeof words);
+}
 inline float reduce_add(V16 a) {
   for (int step = 8; step > 0; step /= 2)
     for (int i = 0; i < step; ++i) a.v[i] += a.v[i + step];
@@ -266,6 +276,9 @@ inline Q qor(Q a, Q b) {
 inline Q qsub8(Q a, Q b) {
   return q_bytes([&](int i) { return a.b[i] - b.b[i]; });
 }
+inline Q qsub16(Q a, Q b) {
+  return q_words([&](int i) { return q_word(a, i) - q_word(b, i); });
+}
 inline Q qadd32(Q a, Q b) {
   return q_dwords([&](int i) { return q_dword(a, i) + q_dword(b, i); });
 }
@@ -279,6 +292,10 @@ inline Q qshr16(Q a) {
 template <int n>
 inline Q qshl16(Q a) {
   return q_words([&](int i) { return q_word(a, i) << n; });
+}
+template <int n>
+inline Q qsar16(Q a) {
+  return q_words([&](int i) { return static_cast<std::int16_t>(q_word(a, i)) >> n; });
 }
 template <int n>
 inline Q qshr32(Q a) {
@@ -325,6 +342,14 @@ inline Q qdot_wide(Q acc, Q u, Q x) {
     std::uint32_t s = q_dword(acc, i);
     for (int k = 4 * i; k < 4 * i + 4; ++k)
       s += unsign(static_cast<std::int8_t>(u.b[k]) * static_cast<std::int8_t>(x.b[k]));
+    return s;
+  });
+}
+inline Q qdot_words(Q acc, Q u, Q x) {
+  return q_dwords([&](int i) {
+    std::uint32_t s = q_dword(acc, i);
+    for (int k = 2 * i; k < 2 * i + 2; ++k)
+      s += unsign(static_cast<std::int16_t>(q_word(u, k)) * static_cast<std::int16_t>(q_word(x, k)));
     return s;
   });
 }
