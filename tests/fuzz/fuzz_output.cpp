@@ -60,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto& formats = output_formats();
   OutputOptions options;
   options.tools = tools;
-  options.start = static_cast<OutputStart>((data[1] >> 1) % 3);
+  options.start = static_cast<OutputStart>((data[1] >> 1) % 4);
   options.stream_arguments = (data[1] & 1) != 0;
   options.parse_reasoning = (data[1] & 8) == 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 3, size - 3);

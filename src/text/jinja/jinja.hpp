@@ -25,6 +25,8 @@ struct Data {
     /// True for texts that may become control tokens, such as the model's own BOS; false for what people and
     /// tools wrote.
     bool trusted = false;
+    /// Where only parts are such: these bytes, ascending, apart and not empty.
+    std::vector<TextRange> trusted_parts = {};
   };
   using List = std::vector<Data>;
   using Mapping = std::vector<std::pair<std::string, Data>>;
@@ -38,6 +40,7 @@ struct Data {
   Data(std::int64_t number) : value(number) {}
   Data(double number) : value(number) {}
   Data(std::string text, bool trusted = false) : value(Text{std::move(text), trusted}) {}
+  Data(Rendered text) : value(Text{std::move(text.text), false, std::move(text.trusted)}) {}
   Data(const char* text) : value(Text{text, false}) {}
   Data(List list) : value(std::move(list)) {}
   Data(Mapping mapping) : value(std::move(mapping)) {}

@@ -142,7 +142,13 @@ Value Context::from_data(const Data& data) {
   if (const auto* flag = std::get_if<bool>(&data.value)) return Value(*flag);
   if (const auto* integer = std::get_if<std::int64_t>(&data.value)) return Value(*integer);
   if (const auto* real = std::get_if<double>(&data.value)) return Value(*real);
-  if (const auto* string = std::get_if<Data::Text>(&data.value)) return text(string->bytes, string->trusted);
+  if (const auto* string = std::get_if<Data::Text>(&data.value)) {
+    if (string->trusted || string->trusted_parts.empty()) return text(string->bytes, string->trusted);
+    TextBuilder builder;
+    builder.bytes = string->bytes;
+    builder.trusted = string->trusted_parts;
+    return text(std::move(builder));
+  }
   if (const auto* items = std::get_if<Data::List>(&data.value)) {
     std::vector<Value> values;
     values.reserve(items->size());

@@ -11,6 +11,7 @@ namespace {
 
 using Kind = PatternPart::Kind;
 constexpr std::size_t kMaxName = 128;
+constexpr std::string_view kCdata = "<![CDATA[";
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
@@ -371,9 +372,13 @@ CallReader::Status CallReader::push_xml(char byte) {
 CallReader::Status CallReader::push_value(char byte) {
   value_ += byte;
   const std::string_view value = value_;
-  if (break_before_ && value == "\r") return Status::more;
   if (value.size() >= value_end_.size() && value.substr(value.size() - value_end_.size()) == value_end_) {
-    end_value(value.substr(0, value.size() - value_end_.size()));
+    std::string_view inside = value.substr(0, value.size() - value_end_.size());
+    if (call_->format->cdata && inside.substr(0, kCdata.size()) == kCdata) {
+      if (inside.size() < kCdata.size() + 3 || inside.substr(inside.size() - 3) != "]]>") return Status::more;
+      inside = inside.substr(kCdata.size(), inside.size() - kCdata.size() - 3);
+    }
+    end_value(inside);
     unseen_ = 0;
     xml_ = Xml::between;
     part_ = 0;
@@ -382,7 +387,7 @@ CallReader::Status CallReader::push_value(char byte) {
     opening_alive_ = closing_alive_ = true;
     return Status::more;
   }
-  if (!known_text_) return Status::more;
+  if (!known_text_ || call_->format->cdata) return Status::more;
   // Show what can no longer be the end of the value.
   std::size_t held = std::min(value.size(), value_end_.size() - 1);
   while (held > 0 && value.substr(value.size() - held) != std::string_view(value_end_).substr(0, held))

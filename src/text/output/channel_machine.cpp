@@ -22,7 +22,7 @@ class ChannelMachine : public OutputParser::Machine {
       : Machine(std::move(format), options), channels_(*format_->channels) {
     ends_ = channels_.ends;
     if (std::find(ends_.begin(), ends_.end(), channels_.open) == ends_.end()) ends_.push_back(channels_.open);
-    if (options.start == OutputStart::answer) return;
+    if (options.start == OutputStart::answer || options.start == OutputStart::after_reasoning) return;
     state_ = State::body;
     body_ =
         options.start == OutputStart::reasoning && options_.parse_reasoning ? Kind::reasoning : Kind::content;

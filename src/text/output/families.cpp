@@ -49,6 +49,11 @@ CallFormat key_value_tags(std::string call, std::string parameter, std::string s
           .parameter = std::move(parameter)};
 }
 
+CallFormat with_cdata(CallFormat format) {
+  format.cdata = true;
+  return format;
+}
+
 CallFormat function_tags(std::string tag, std::string break_in_value) {
   return {.section_open = "<" + tag + ">\n",
           .section_close = "\n</" + tag + ">",
@@ -121,13 +126,15 @@ std::vector<Row> make_rows() {
                                            .call = "<invoke name=\"{name}\">\n{arguments}</invoke>\n",
                                            .arguments = xml,
                                            .parameter = "<parameter name=\"{key}\">{value}</parameter>\n"}}});
+  add({"<mm:think>"},
+      {.family = "minimax m3", .calls = {tagged_object()}, .reasoning = {"<mm:think>", "</mm:think>"}});
   add({"<tool_calls>", "ai name="}, {.family = "minimax m1",
                                      .calls = {{.section_open = "<tool_calls>\n",
                                                 .section_close = "\n</tool_calls>",
                                                 .call = kObject,
                                                 .separator = "\n",
                                                 .object = true}}});
-  add({"<arg_key:opensource>"},
+  add({"<tool_call{}>", "HYTK"},
       {.family = "hunyuan 3",
        .calls =
            {{.section_open = "<tool_calls:opensource>\n",
@@ -160,8 +167,8 @@ std::vector<Row> make_rows() {
                  tagged_object()}});
   add({"<function name=\"", "<param name=\""},
       {.family = "minicpm 5",
-       .calls = {key_value_tags("<function name=\"{name}\">{arguments}</function>",
-                                "<param name=\"{key}\">{value}</param>", "\n")}});
+       .calls = {with_cdata(key_value_tags("<function name=\"{name}\">{arguments}</function>",
+                                           "<param name=\"{key}\">{value}</param>", "\n"))}});
   add({"<|tool_call_argument_begin|>"},
       {.family = "kimi k2",
        .calls = {{.section_open = "<|tool_calls_section_begin|>",
@@ -170,13 +177,24 @@ std::vector<Row> make_rows() {
                           "<|tool_call_end|>"}},
        .reasoning = {"<think>", "</think>", false, true},
        .ids = IdStyle::kimi});
+  add({"<|open|>", "<|sep|>", "<|close|>"},
+      {.family = "kimi k3",
+       .calls =
+           {{.section_open = "<|open|>tools<|sep|>",
+             .section_close = "<|close|>tools<|sep|>",
+             .call = "<|open|>call tool=\"{name}\" index=\"{id}\"<|sep|>{arguments}<|close|>call<|sep|>",
+             .arguments = xml,
+             .parameter =
+                 "<|open|>argument key=\"{key}\" type=\"{type}\"<|sep|>{value}<|close|>argument<|sep|>"}},
+       .reasoning = {"<|open|>think<|sep|>", "<|close|>think<|sep|>"},
+       .markup = {"<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"}});
   add({"<｜tool▁call▁begin｜>", "```json"},
       {.family = "deepseek r1", .calls = {deepseek(true), deepseek(false)}});
   add({"<｜tool▁call▁begin｜>"}, {.family = "deepseek v3.1", .calls = {deepseek(false), deepseek(true)}});
   add({"<|function_call|>"},
       {.family = "gigachat 3.1",
        .calls = {{.call = "<|function_call|>" + kObject, .object = true, .parallel = false}}});
-  add({"function call<|role_sep|>"},
+  add({"function call", "<|role_sep|>"},
       {.family = "gigachat 3",
        .calls = {{.call = "<|message_sep|>\n\nfunction call<|role_sep|>\n" + kObject,
                   .object = true,

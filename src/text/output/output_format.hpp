@@ -32,6 +32,7 @@ struct CallFormat {
   std::string separator = {};  ///< literal between two calls
   ArgumentSyntax arguments = ArgumentSyntax::json;
   std::string parameter = {};  ///< xml: one argument, with the places {key}, {value}, perhaps {type}
+  bool cdata = false;          ///< xml: a value may stand in <![CDATA[…]]>
   /// The call is a JSON object between the literals: its keys may come in any order, with others among them.
   bool object = false;
   std::string name_key = "name", arguments_key = "arguments", id_key = "id";  ///< of the object

@@ -12,9 +12,9 @@
 
 namespace quipu::text {
 
-/// Where in an answer the model's text begins: the prompt may have opened the reasoning, or given the
-/// beginning of the answer.
-enum class OutputStart { answer, reasoning, content };
+/// Where in an answer the model's text begins: the prompt may have opened the reasoning, or closed it again,
+/// or given the beginning of what is said.
+enum class OutputStart { answer, reasoning, after_reasoning, content };
 
 struct OutputOptions {
   /// The tools that were offered. None: nothing is a call.

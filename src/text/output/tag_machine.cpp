@@ -53,6 +53,7 @@ class TagMachine : public OutputParser::Machine {
     }
     hold_space_ = !compiled_.empty() || format_->reasoning.anywhere;
     at_start_ = options.start != OutputStart::content;
+    if (options.start == OutputStart::after_reasoning) before_ = Before::reasoning;
     if (options.start == OutputStart::reasoning && options_.parse_reasoning) state_ = State::reasoning;
   }
 
