@@ -1,5 +1,6 @@
 #include "backends/cpu/expert_steps.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace quipu::backends::cpu {
@@ -64,20 +65,34 @@ void GroupStep::run(const RunContext& c, int thread) {
 }
 
 void QuantizePairsStep::run(const RunContext& c, int thread) {
-  const QuantizedRows view = to.view(c, thread, width);
-  const std::uint32_t* place = grouping.place(c);
+  QuantizedRows view = to.view(c, thread, width);
+  const std::uint32_t *begin = grouping.begin(c), *place = grouping.place(c);
+  // The rows of an expert are one linear's: their number decides how they are stored.
+  const auto words = [&](std::uint32_t at) {
+    const std::uint32_t* next = std::upper_bound(begin, begin + grouping.groups + 1, at);
+    return next[0] - next[-1] >= k->word_rows;
+  };
+  const auto quantize = [&](const float* from, std::uint32_t at) {
+    view.words = words(at);
+    k->quantize(from, view, at);
+  };
   const std::size_t rows = c.rows(x.rows);
   if (x.width == width) {
     const Range r = share(rows, thread, c.threads);
     for (std::size_t t = r.begin; t < r.end; ++t) {
-      k->quantize(x.row(c, t), view, place[t * used]);
-      for (std::size_t j = 1; j < used; ++j) copy_row(view, place[t * used], place[t * used + j]);
+      quantize(x.row(c, t), place[t * used]);
+      for (std::size_t j = 1; j < used; ++j) {
+        const std::uint32_t at = place[t * used + j], done = place[t * used + j - 1];
+        if (words(at) == words(done))
+          copy_row(view, done, at);
+        else
+          quantize(x.row(c, t), at);
+      }
     }
     return;
   }
   const Range r = share(rows * used, thread, c.threads);
-  for (std::size_t pair = r.begin; pair < r.end; ++pair)
-    k->quantize(x.data(c) + pair * width, view, place[pair]);
+  for (std::size_t pair = r.begin; pair < r.end; ++pair) quantize(x.data(c) + pair * width, place[pair]);
 }
 
 void ExpertsLinearStep::run(const RunContext& c, int thread) {
@@ -107,6 +122,7 @@ void ExpertsLinearStep::run(const RunContext& c, int thread) {
     a.bias = bias.data != nullptr ? bias.data + g * n : nullptr;
     a.map = grouping.order(c) + begin[g];
     if (quantized) part = rows_from(all, begin[g]);
+    part.words = a.rows >= k->word_rows;
     k->linear[slot](a);
   }
 }
