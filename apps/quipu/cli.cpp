@@ -190,7 +190,8 @@ std::vector<std::string> spell_out(int argc, const char* const* argv) {
   static constexpr std::pair<std::string_view, std::string_view> kLongNames[] = {{"-ngl", "--n-gpu-layers"},
                                                                                  {"-ctk", "--cache-type-k"},
                                                                                  {"-ctv", "--cache-type-v"},
-                                                                                 {"-sys", "--system"}};
+                                                                                 {"-sys", "--system"},
+                                                                                 {"-np", "--parallel"}};
   std::vector<std::string> arguments;
   bool options = true;
   for (int i = 1; i < argc; ++i) {

@@ -12,6 +12,7 @@ namespace quipu::app {
 
 void add_run(CLI::App& app);
 void add_chat(CLI::App& app);
+void add_serve(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_quantize(CLI::App& app);

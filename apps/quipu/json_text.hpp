@@ -1,12 +1,10 @@
 // Strings that are safe to put into JSON.
 #pragma once
 
-#include <string>
-#include <string_view>
+#include "text/unicode.hpp"
 
 namespace quipu::app {
 
-/// `text` with every invalid UTF-8 sequence replaced by U+FFFD: JSON has no other way to hold such bytes.
-std::string valid_utf8(std::string_view text);
+using text::valid_utf8;
 
 }  // namespace quipu::app

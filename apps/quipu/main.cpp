@@ -94,6 +94,7 @@ int main(int argc, char** argv) {
     format_help(app);
     add_run(app);
     add_chat(app);
+    add_serve(app);
     add_tokenize(app);
     add_inspect(app);
     add_quantize(app);

@@ -23,10 +23,7 @@ std::shared_ptr<const models::Model> load_model(const ModelFlags& flags) {
   return model;
 }
 
-Session open_session(std::shared_ptr<const models::Model> model, engine::EngineOptions options,
-                     std::int64_t threads, const ModelFlags& flags) {
-  Session session;
-  session.model = std::move(model);
+std::string add_cpu_backend(engine::EngineOptions& options, std::int64_t threads) {
   std::string reason = "-t";
   int count = static_cast<int>(threads);
   if (count == 0) {
@@ -34,8 +31,15 @@ Session open_session(std::shared_ptr<const models::Model> model, engine::EngineO
     count = advice.count;
     reason = advice.reason;
   }
-  session.threads = fmt::format("{} {} ({})", count, count == 1 ? "thread" : "threads", reason);
   options.backends.push_back(backends::make_cpu_backend({std::make_shared<ThreadPool>(count), {UINT64_MAX}}));
+  return fmt::format("{} {} ({})", count, count == 1 ? "thread" : "threads", reason);
+}
+
+Session open_session(std::shared_ptr<const models::Model> model, engine::EngineOptions options,
+                     std::int64_t threads, const ModelFlags& flags) {
+  Session session;
+  session.model = std::move(model);
+  session.threads = add_cpu_backend(options, threads);
   session.engine = std::make_unique<engine::Engine>(session.model, std::move(options));
   (void)flags;
   return session;

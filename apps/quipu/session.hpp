@@ -20,7 +20,9 @@ struct Session {
 
 /// Resolves and loads the model. Warns when pages could not be pinned.
 std::shared_ptr<const models::Model> load_model(const ModelFlags& flags);
-/// `threads` 0: the machine's default. Warns when the context is longer than the model was trained for.
+/// Adds the CPU backend with so many threads, 0: the machine's default; says how many and why, for people.
+std::string add_cpu_backend(engine::EngineOptions& options, std::int64_t threads);
+/// `threads` as above. Warns when the context is longer than the model was trained for.
 Session open_session(std::shared_ptr<const models::Model> model, engine::EngineOptions options,
                      std::int64_t threads, const ModelFlags& flags);
 Session open_session(const ModelFlags& model, const EngineFlags& engine);

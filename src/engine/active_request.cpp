@@ -171,6 +171,9 @@ void ActiveRequest::sample(std::span<const float> logits) {
   }
   if (stops_.matched()) keep_tokens_before_stop();
   result_.text += event.text;
+  const auto settled = std::lower_bound(text_start_.begin(), text_start_.end(), result_.text.size());
+  event.settled = reason == StopReason::none ? static_cast<std::size_t>(settled - text_start_.begin())
+                                             : result_.tokens.size();
   if (request_.on_token) request_.on_token(event);
   if (reason != StopReason::none) finish(reason);
 }
@@ -205,11 +208,11 @@ void ActiveRequest::complete() {
 }
 
 void ActiveRequest::reuse(memory::PrefixTree& tree) {
-  if (!computed_here_ || request_.want_prompt_logits) return;
+  if (!takes_prefix()) return;
   const std::int64_t added = tree.extend(sequence_, tokens().first(tokens_.size() - 1));
   // Output that is computed again after a preemption was no part of the prompt.
   const std::int64_t prompt = result_.usage.prompt_tokens;
-  if (added > 0 && !shifted_) result_.usage.cached_tokens = std::min(sequence_.length(), prompt);
+  if (!shifted_) result_.usage.cached_tokens = std::min(result_.usage.cached_tokens + added, prompt);
 }
 
 void ActiveRequest::drop_memory() {

@@ -54,6 +54,10 @@ class ActiveRequest {
   void complete();
   /// Takes over known pages that hold the next tokens, but for the last token: its logits are not stored.
   void reuse(memory::PrefixTree& tree);
+  /// Whether it may use pages that others computed.
+  bool takes_prefix() const {
+    return computed_here_ && request_.reuse_prefix && !request_.want_prompt_logits;
+  }
   /// Whether all of the stored content was computed by this engine.
   bool computed_here() const { return computed_here_; }
   /// Gives up the stored keys and values; they are computed again later.

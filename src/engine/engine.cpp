@@ -76,6 +76,7 @@ struct Engine::Impl {
   std::vector<float> logits;  // [outputs of a step, vocab]
 
   RequestId last_id = 0;
+  EngineStats last;
   Queue waiting;    // by age
   Running running;  // by age
   std::map<RequestId, Result> results;
@@ -92,6 +93,7 @@ struct Engine::Impl {
   void decide_memory();
   void admit();
   void put_back(Running& preempted);
+  std::vector<ActiveRequest*> ready();
   void schedule();
   void run();
   void account();
@@ -138,6 +140,7 @@ void Engine::Impl::decide_memory() {
   needs.trained_context = hyper.trained_context;
   needs.context = options.context;
   needs.pool_pages = options.pool_pages;
+  needs.shrink_pool = options.shrink_pool;
 
   FreeMemory available;
   if (options.memory_budget > 0) {
@@ -198,15 +201,41 @@ void Engine::Impl::put_back(Running& preempted) {
   std::sort(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) { return a->id() < b->id(); });
 }
 
+/// Running requests that may compute now. A prompt whose next page an older one is about to compute waits for
+/// it: requests that start together, or the choices of one, then read what they share once.
+std::vector<ActiveRequest*> Engine::Impl::ready() {
+  std::vector<ActiveRequest*> list, leaders;
+  for (const auto& request : running) {
+    if (!tree || request->pending() == 1 || !request->takes_prefix()) {
+      list.push_back(request.get());
+      continue;
+    }
+    request->reuse(*tree);
+    const auto wanted = request->tokens().first(request->tokens().size() - 1);
+    const std::int64_t length = request->sequence().length(), next_end = length + graph::kPagePositions;
+    const bool follows =
+        length % graph::kPagePositions == 0 &&
+        std::any_of(leaders.begin(), leaders.end(), [&](ActiveRequest* leader) {
+          const std::int64_t ahead = leader->sequence().length();
+          if (ahead < length || ahead >= next_end) return false;
+          const auto theirs = leader->tokens();
+          const auto end = std::mismatch(wanted.begin(), wanted.end(), theirs.begin(), theirs.end()).first;
+          return end - wanted.begin() >= next_end;
+        });
+    if (follows) continue;
+    leaders.push_back(request.get());
+    list.push_back(request.get());
+  }
+  return list;
+}
+
 void Engine::Impl::schedule() {
   retire_finished();  // cancelled since the last step
   admit();
   std::vector<Waiting> view;
-  std::vector<ActiveRequest*> requests;
-  for (const auto& request : running) {
+  const std::vector<ActiveRequest*> requests = ready();
+  for (const ActiveRequest* request : requests)
     view.push_back({request->id(), request->pending(), request->every_row_has_output()});
-    requests.push_back(request.get());
-  }
   std::vector<Share> shares = scheduler.plan(view, {program->max_tokens(), program->max_outputs()});
   // Oldest first: whoever must give up pages is younger than whoever gets them, and not in the batch yet.
   std::sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.index < b.index; });
@@ -231,10 +260,14 @@ void Engine::Impl::schedule() {
       batch.add(request, share.rows);
     }
   }
+  last.preemptions += preempted.size();
   put_back(preempted);
 }
 
 void Engine::Impl::run() {
+  last.rows = 0;
+  last.sequences = batch.items().size();
+  for (const Batch::Item& item : batch.items()) last.rows += item.rows;
   if (batch.empty()) return;
   const std::size_t needed = batch.outputs() * static_cast<std::size_t>(vocab);
   if (logits.size() < needed) logits.resize(needed);
@@ -254,8 +287,7 @@ void Engine::Impl::account() {
     ActiveRequest& request = *item.request;
     request.store(item.rows);
     // A prompt is known to others as soon as it is computed.
-    if (tree && request.computed_here() && item.rows > 1 && request.pending() == 0)
-      tree->insert(request.sequence());
+    if (tree && request.computed_here() && item.rows > 1) tree->insert(request.sequence());
     try {
       for (std::size_t i = 0; i < item.output_positions.size() && !request.finished(); ++i) {
         request.take_logits(item.output_positions[i],
@@ -333,6 +365,17 @@ RequestId Engine::submit(Request request, memory::Sequence* base) {
   e.waiting.push_back(std::make_unique<ActiveRequest>(
       id, std::move(request), std::move(sequence), base == nullptr, e.model->tokenizer(), e.report.context));
   return id;
+}
+
+EngineStats Engine::stats() const {
+  const Impl& e = *impl_;
+  EngineStats stats = e.last;
+  stats.waiting = e.waiting.size();
+  stats.running = e.running.size();
+  stats.pages = e.pool->capacity();
+  stats.free_pages = e.pool->free_pages();
+  stats.tree_pages = e.tree ? e.tree->pages() : 0;
+  return stats;
 }
 
 bool Engine::step() {

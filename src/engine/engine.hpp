@@ -34,6 +34,9 @@ struct EngineOptions {
   /// Pages of the KV pool; 0: what context * sequences needs. Fewer is allowed: a sequence that finds no page
   /// makes the youngest one give up its own and be recomputed later.
   std::uint32_t pool_pages = 0;
+  /// With pool_pages 0: rather fewer pages than a shorter context. The pool then takes at most half of the
+  /// memory that is left, or what one whole context needs.
+  bool shrink_pool = false;
   /// Share full pages of prompts and answers between requests (not with those that have a `base`). Results
   /// are the same bytes; cached_tokens tells what was shared.
   bool prefix_cache = false;
@@ -61,7 +64,9 @@ struct TokenEvent {
   std::string text;  ///< printable text that this token released (see StreamDecoder, stop strings)
   std::vector<TokenProbability> top;  ///< when asked for
   float log_probability = 0;          ///< of the token, when `logprobs` is on
-  std::span<const float> logits;      ///< raw, valid during the call
+  /// Generated tokens, this one included, that surely belong to the text: they begin before its released end.
+  std::size_t settled = 0;
+  std::span<const float> logits;  ///< raw, valid during the call
 };
 
 struct Usage {
@@ -83,6 +88,7 @@ struct Request {
   /// generation) where the grammar allows nothing more; end tokens are drawn only where the text is complete,
   /// and always end it, whatever ignore_eos says.
   std::shared_ptr<text::grammar::Constraint> constraint;
+  bool reuse_prefix = true;         ///< with EngineOptions::prefix_cache: take what others have computed
   bool want_prompt_logits = false;  ///< call on_prompt_logits for every prompt position (perplexity)
   std::function<void(const TokenEvent&)> on_token;  ///< one call per generated token
   std::function<void(std::int64_t position, std::span<const float> logits)> on_prompt_logits;
@@ -99,6 +105,16 @@ struct Result {
 };
 
 using RequestId = std::uint64_t;
+
+/// Where an engine stands between two steps.
+struct EngineStats {
+  std::size_t waiting = 0, running = 0;
+  std::int64_t rows = 0;          ///< computed by the last step
+  std::size_t sequences = 0;      ///< that had rows in the last step
+  std::uint64_t preemptions = 0;  ///< since the start: sequences that gave up their pages to others
+  std::uint32_t pages = 0, free_pages = 0;
+  std::size_t tree_pages = 0;  ///< known to the prefix tree, in use or not
+};
 
 /// One model on one set of devices. Not thread-safe: one thread drives `step()`. Callbacks may call `submit`
 /// and `cancel`; what they throw ends their own request (StopReason::error) and comes out of `step()`.
@@ -137,6 +153,7 @@ class Engine {
                   std::optional<memory::Sequence>* keep = nullptr);
   /// The grammar over this model's vocabulary, for any number of requests. Any thread.
   std::shared_ptr<text::grammar::Constraint> constrain(const text::grammar::Grammar& grammar) const;
+  EngineStats stats() const;
   /// A fresh, empty sequence of this engine's pool.
   memory::Sequence new_sequence();
 

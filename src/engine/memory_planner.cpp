@@ -41,7 +41,13 @@ MemoryDecision plan_engine_memory(const MemoryNeeds& needs, const FreeMemory& av
   // Page numbers have 32 bits.
   const std::uint64_t affordable =
       std::min<std::uint64_t>(needs.page_bytes > 0 ? left / needs.page_bytes : UINT32_MAX, UINT32_MAX);
-  const std::uint64_t fixed_pages = needs.pool_pages;
+  std::uint64_t fixed_pages = needs.pool_pages;
+  const std::int64_t wanted_context = needs.context > 0 ? needs.context : needs.trained_context;
+  if (needs.shrink_pool && fixed_pages == 0 && wanted_context > 0) {
+    const std::uint64_t one = pages_for(wanted_context, 1), all = pages_for(wanted_context, needs.sequences);
+    const std::uint64_t half = std::max(affordable / 2, one);
+    if (one <= affordable && all > half) fixed_pages = half;
+  }
   const auto fits = [&](std::int64_t context) {
     return (fixed_pages > 0 ? fixed_pages : pages_for(context, needs.sequences)) <= affordable;
   };

@@ -17,6 +17,7 @@ struct MemoryNeeds {
   std::int64_t trained_context = 0;
   std::int64_t context = 0;      ///< asked for; 0: decide
   std::uint32_t pool_pages = 0;  ///< asked for; 0: context * sequences
+  bool shrink_pool = false;      ///< see EngineOptions
 };
 
 struct MemoryDecision {

@@ -76,6 +76,19 @@ std::size_t valid_prefix(std::string_view text) {
   return position;
 }
 
+std::string valid_utf8(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t valid = valid_prefix(text);
+    result += text.substr(0, valid);
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    result += kReplacement;
+    text.remove_prefix(decode_utf8(text, 0).length);
+  }
+  return result;
+}
+
 bool is_white_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||

@@ -24,6 +24,8 @@ DecodedChar decode_utf8(std::string_view text, std::size_t position);
 void append_utf8(std::string& out, char32_t character);
 /// Length of the longest prefix of `text` that is valid UTF-8.
 std::size_t valid_prefix(std::string_view text);
+/// `text` with every invalid UTF-8 sequence replaced by U+FFFD: JSON has no other way to hold such bytes.
+std::string valid_utf8(std::string_view text);
 
 /// The Unicode property White_Space.
 bool is_white_space(char32_t character);

@@ -42,6 +42,21 @@ TEST(MemoryPlanner, LessWithTheReasonWhenItDoesNot) {
   EXPECT_EQ(plan_engine_memory(shared, {131 * kMiB, ""}).pages, 9u);
 }
 
+TEST(MemoryPlanner, AShrinkingPoolKeepsTheContextAndTakesHalfOfWhatIsLeft) {
+  MemoryNeeds n = needs();
+  n.sequences = 8;  // 128 pages would hold them all
+  n.shrink_pool = true;
+  auto d = plan_engine_memory(n, {220 * kMiB, ""});  // 100 pages are left
+  EXPECT_EQ(d.report.context, 1024);
+  EXPECT_EQ(d.pages, 50u);
+  EXPECT_EQ(plan_engine_memory(n, {140 * kMiB, ""}).pages, 16u);    // one whole context, though it is most
+  EXPECT_EQ(plan_engine_memory(n, {1000 * kMiB, ""}).pages, 128u);  // never more than is needed
+  n.context = 2048;
+  EXPECT_EQ(plan_engine_memory(n, {220 * kMiB, ""}).report.context, 2048);
+  EXPECT_EQ(plan_engine_memory(n, {220 * kMiB, ""}).pages, 50u);
+  EXPECT_THROW(plan_engine_memory(n, {151 * kMiB, ""}), Error);
+}
+
 TEST(MemoryPlanner, AContextAskedForFitsOrIsAnErrorWithBothNumbers) {
   MemoryNeeds n = needs();
   n.context = 2000;  // 32 pages

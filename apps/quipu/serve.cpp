@@ -1,0 +1,178 @@
+// `quipu serve`: models over HTTP.
+#include <fmt/format.h>
+
+#include <csignal>
+#include <ctime>
+#include <filesystem>
+#include <thread>
+
+#include "cli.hpp"
+#include "commands.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "flags.hpp"
+#include "interrupt.hpp"
+#include "output.hpp"
+#include "progress.hpp"
+#include "server/server.hpp"
+#include "session.hpp"
+
+namespace quipu::app {
+namespace {
+
+struct ServeFlags {
+  ModelFlags model;
+  EngineFlags engine;
+  SamplingFlags sampling;
+  GenerationFlags generation;
+  std::string host = "127.0.0.1", alias, api_key_file, tls_cert, tls_key, unix_socket;
+  std::vector<std::string> api_keys, cors_origins;
+  std::int64_t port = 8080, parallel = 0, queue = 256, io_threads = 2, drain_seconds = 30;
+  std::int64_t heartbeat_seconds = 15, max_body_mib = 32, idle_seconds = 300;
+  bool no_prefix_cache = false;
+};
+
+/// Sequences that run together unless asked otherwise: enough for the matrix units, few enough for memory.
+constexpr std::int64_t kDefaultParallel = 32;
+
+std::vector<std::string> split_names(const std::string& list) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    if (end > begin) names.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return names;
+}
+
+/// The file's name without ".gguf" is the id, unless --alias says otherwise; what -m said works as well.
+server::ModelEntry entry_of(const ServeFlags& flags) {
+  server::ModelEntry entry;
+  entry.path = resolve_model(flags.model.model);
+  entry.aliases = split_names(flags.alias);
+  const std::string stem = entry.path.stem().string();
+  entry.id = entry.aliases.empty() ? stem : entry.aliases.front();
+  for (const std::string& name : {stem, entry.path.filename().string(), flags.model.model})
+    entry.aliases.push_back(name);
+  return entry;
+}
+
+std::unique_ptr<server::Served> load(const ServeFlags& flags, const server::ModelEntry& entry) {
+  ModelFlags model_flags = flags.model;
+  model_flags.model = entry.path.string();
+  auto model = load_model(model_flags);
+  engine::EngineOptions options = flags.engine.options();
+  options.prefix_cache = !flags.no_prefix_cache;
+  options.shrink_pool = true;
+  options.sequences = flags.parallel > 0 ? flags.parallel : kDefaultParallel;
+  auto served = std::make_unique<server::Served>();
+  served->entry = entry;
+  served->loaded_at = static_cast<std::int64_t>(std::time(nullptr));
+  served->random_seed = flags.sampling.seed < 0;
+  served->defaults = flags.generation.request(flags.sampling.resolve(model->tokenizer()));
+  server::ServiceOptions service;
+  service.queue = static_cast<std::size_t>(flags.queue);
+  const std::string threads = add_cpu_backend(options, flags.engine.threads);
+  served->service = std::make_unique<server::EngineService>(std::move(model), std::move(options), service);
+  const engine::MemoryReport& memory = served->service->memory();
+  log::info("{}: {}, {}; memory: weights {}, KV cache {}, scratch {}; {} sequences of {} tokens ({})",
+            entry.id, served->model().description(), threads, size_text(memory.weights), size_text(memory.kv),
+            size_text(memory.scratch), served->service->places(), memory.context, memory.context_reason);
+  return served;
+}
+
+server::ServerOptions server_options(const ServeFlags& flags) {
+  server::ServerOptions options;
+  options.version = QUIPU_VERSION;
+  options.http.host = flags.unix_socket.empty() ? flags.host : "unix:" + flags.unix_socket;
+  options.http.port = static_cast<std::uint16_t>(flags.port);
+  options.http.tls_certificate = flags.tls_cert;
+  options.http.tls_key = flags.tls_key;
+  options.http.threads = static_cast<int>(flags.io_threads);
+  options.http.limits.body_bytes = static_cast<std::uint64_t>(flags.max_body_mib) << 20;
+  options.http.limits.idle = std::chrono::seconds(flags.idle_seconds);
+  options.heartbeat = std::chrono::seconds(flags.heartbeat_seconds);
+  for (const std::string& key : flags.api_keys) options.keys.add(key);
+  if (!flags.api_key_file.empty()) options.keys.add_file(flags.api_key_file);
+  for (const std::string& list : flags.cors_origins) {
+    for (const std::string& origin : split_names(list)) options.origins.allow(origin);
+  }
+  options.origins.allow_host(flags.host);
+  return options;
+}
+
+/// The state of the model that everything waits for; an exception when it cannot be loaded.
+bool ready(server::Server& server) {
+  const server::Models::Listed first = server.models().list().front();
+  if (first.state == server::Models::State::failed) fail(ErrorCode::io, "{}", first.error);
+  return first.state == server::Models::State::ready;
+}
+
+void serve(const ServeFlags& flags) {
+  flags.sampling.validate();
+  if (std::getenv("QUIPU_LOG") == nullptr) log::set_level(log::Level::info);
+  server::ServerOptions options = server_options(flags);
+  auto models = std::make_unique<server::Models>(
+      std::vector<server::ModelEntry>{entry_of(flags)},
+      [flags](const server::ModelEntry& entry) { return load(flags, entry); });
+  InterruptGuard guard;
+  server::Server server(std::move(options), std::move(models));
+  server.start();
+  write_stderr(fmt::format("quipu: listening on {}\n", server.address()));
+  bool told = false;
+  while (!interrupted()) {
+    if (!told && ready(server)) {
+      told = true;
+      write_stderr(fmt::format("quipu: ready\n"));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(told ? 50 : 10));
+  }
+  clear_interrupt();
+  log::info("shutting down: waiting up to {} s for what is under way (again: at once)", flags.drain_seconds);
+  // A second signal ends the wait.
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+  if (!server.drain(std::chrono::seconds(flags.drain_seconds)))
+    log::warning("some answers were cut off after {} s", flags.drain_seconds);
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app) {
+  CLI::App& command = add_command(app, "serve", "Answer over HTTP: OpenAI's and llama.cpp's interfaces");
+  auto flags = std::make_shared<ServeFlags>();
+  flags->model.add(command);
+  text_option(command, "-a,--alias", flags->alias, "names of the model for clients, separated by commas");
+  text_option(command, "--host", flags->host, "address to listen on; unix:PATH for a Unix socket");
+  integer_option(command, "--port", flags->port, {0, 65535, "0: any free one"}, "port to listen on");
+  text_option(command, "--unix-socket", flags->unix_socket, "the same as --host unix:PATH");
+  group_options(command, "Server");
+  text_list_option(command, "--api-key", flags->api_keys, "key that clients must give; may be repeated");
+  text_option(command, "--api-key-file", flags->api_key_file, "file with one key a line");
+  text_list_option(command, "--cors-origin", flags->cors_origins,
+                   "web origin that may call from a browser, https://chat.example; * for all");
+  text_option(command, "--tls-cert,--ssl-cert-file", flags->tls_cert, "PEM certificate chain: speak HTTPS");
+  text_option(command, "--tls-key,--ssl-key-file", flags->tls_key, "PEM private key of the certificate");
+  group_options(command, "Access");
+  integer_option(command, "--parallel", flags->parallel, {0, 1024, "0: 32"},
+                 "(-np) sequences that run together; further ones wait");
+  integer_option(command, "--queue", flags->queue, {0, 1000000},
+                 "sequences that may wait; beyond: 429 with Retry-After");
+  flag_option(command, "--no-prefix-cache", flags->no_prefix_cache,
+              "do not share computed prompts between requests");
+  integer_option(command, "--drain-seconds", flags->drain_seconds, {0, 86400},
+                 "on SIGTERM: time for answers under way");
+  integer_option(command, "--heartbeat-seconds", flags->heartbeat_seconds, {1, 3600},
+                 "silence after which a stream gets a comment line");
+  integer_option(command, "--idle-seconds", flags->idle_seconds, {1, 86400},
+                 "time after which an idle connection ends");
+  integer_option(command, "--max-body-mib", flags->max_body_mib, {1, 4096}, "largest request");
+  integer_option(command, "--io-threads", flags->io_threads, {1, 64}, "threads for connections");
+  group_options(command, "Load");
+  flags->generation.add(command);
+  flags->sampling.add(command);
+  flags->engine.add(command);
+  on_run(command, [flags] { serve(*flags); });
+}
+
+}  // namespace quipu::app

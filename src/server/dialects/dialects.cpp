@@ -1,0 +1,12 @@
+#include "server/dialects/dialects.hpp"
+
+namespace quipu::server {
+
+std::vector<std::unique_ptr<Dialect>> make_dialects() {
+  std::vector<std::unique_ptr<Dialect>> list;
+  list.push_back(make_openai_dialect());
+  list.push_back(make_llama_cpp_dialect());
+  return list;
+}
+
+}  // namespace quipu::server

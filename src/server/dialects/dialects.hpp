@@ -1,0 +1,17 @@
+// The dialects: one line here, one file each.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "server/call.hpp"
+
+namespace quipu::server {
+
+std::unique_ptr<Dialect> make_openai_dialect();
+std::unique_ptr<Dialect> make_llama_cpp_dialect();
+
+/// All of them. The first one answers for paths that nobody claims.
+std::vector<std::unique_ptr<Dialect>> make_dialects();
+
+}  // namespace quipu::server

@@ -1,0 +1,102 @@
+// The models a server offers: loaded on first use, one load at a time, unloaded when idle.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "server/engine_service.hpp"
+#include "server/request_error.hpp"
+
+namespace quipu::server {
+
+/// A model that may be asked for.
+struct ModelEntry {
+  std::string id;                    ///< as `/v1/models` lists it
+  std::vector<std::string> aliases;  ///< further names that clients may use
+  std::filesystem::path path;
+};
+
+/// A loaded model. Whoever holds one keeps it loaded.
+struct Served {
+  ModelEntry entry;
+  std::int64_t loaded_at = 0;  ///< Unix time, seconds
+  engine::Request defaults;    ///< what a request that says nothing gets
+  bool random_seed = true;     ///< a request without a seed gets a random one, not that of the defaults
+  std::unique_ptr<EngineService> service;
+
+  const models::Model& model() const { return service->model(); }
+};
+
+struct ModelsOptions {
+  std::size_t most_loaded = 1;        ///< further ones replace the one that was idle longest
+  std::chrono::seconds keep_idle{0};  ///< unload after so long without a request; 0: never
+};
+
+class Models {
+ public:
+  /// Loads an entry, on the loading thread; throws `Error`.
+  using Load = std::function<std::unique_ptr<Served>(const ModelEntry&)>;
+  /// Gets the model or the reason why not; called once, on the loading thread or inside `acquire`.
+  using Ready = std::function<void(std::shared_ptr<Served>, const RequestError*)>;
+
+  Models(std::vector<ModelEntry> entries, Load load, const ModelsOptions& options = {});
+  /// Cancels all work of the models and waits until nobody holds one any more.
+  ~Models();
+
+  /// Calls `ready` as soon as the model is loaded. An empty name and "default" mean the first entry. An
+  /// unknown name is an error (unknown_model), as is a failed load.
+  void acquire(std::string_view name, Ready ready);
+  /// Begins to load the first entry.
+  void preload();
+
+  enum class State { unloaded, loading, ready, failed };
+  struct Listed {
+    ModelEntry entry;
+    State state;
+    std::string error;  ///< of the last load
+    std::shared_ptr<Served> served;
+  };
+  std::vector<Listed> list() const;
+  bool knows(std::string_view name) const;
+  /// Unloads what has been idle for too long.
+  void tick();
+
+ private:
+  struct Slot {
+    ModelEntry entry;
+    State state = State::unloaded;
+    std::string error;
+    std::shared_ptr<Served> served;
+    std::vector<Ready> waiters;
+    std::chrono::steady_clock::time_point last_used;
+  };
+  /// Served models are destroyed on the loading thread, never on their own engine's.
+  struct Graveyard;
+
+  Slot* find(std::string_view name);
+  void loop();
+  void load_one(Slot& slot, std::unique_lock<std::mutex>& lock);
+  bool make_room(std::unique_lock<std::mutex>& lock);
+  std::string names() const;
+
+  Load load_;
+  ModelsOptions options_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<Slot> slots_;
+  std::shared_ptr<Graveyard> graveyard_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace quipu::server

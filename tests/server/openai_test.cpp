@@ -1,0 +1,231 @@
+// The OpenAI dialect against its documentation, on a tiny model.
+#include <gtest/gtest.h>
+
+#include "server_fixture.hpp"
+
+namespace quipu::test {
+namespace {
+
+TestServer& shared() {
+  static TestServer server;
+  return server;
+}
+
+std::string chat(const std::string& more) {
+  return R"({"model":"tiny","messages":[{"role":"user","content":"hello"}],"temperature":0,"max_tokens":8)" +
+         (more.empty() ? "" : "," + more) + "}";
+}
+
+TEST(OpenAi, AChatAnswerHasTheDocumentedShape) {
+  const json::object answer = shared().post_json("/v1/chat/completions", chat(R"("ignore_eos":true)"));
+  EXPECT_EQ(answer.at("object"), "chat.completion");
+  EXPECT_EQ(str(answer.at("id")).substr(0, 9), "chatcmpl-");
+  EXPECT_EQ(answer.at("model"), "tiny");
+  const json::object& choice = answer.at("choices").as_array().at(0).as_object();
+  EXPECT_EQ(choice.at("index"), 0);
+  EXPECT_EQ(choice.at("finish_reason"), "length");
+  EXPECT_EQ(choice.at("message").at("role"), "assistant");
+  EXPECT_FALSE(str(choice.at("message").at("content")).empty());
+  const json::object& usage = answer.at("usage").as_object();
+  // <|im_start|> user \n h-e-l-l-o <|im_end|> \n <|im_start|> assistant \n, in the tiny vocabulary where "he"
+  // and "ll" are one token: 1+4+1 +3 +1+1 +1+9+1.
+  EXPECT_EQ(usage.at("prompt_tokens"), 22);
+  EXPECT_EQ(usage.at("completion_tokens"), 8);
+  EXPECT_EQ(usage.at("total_tokens"), 30);
+}
+
+TEST(OpenAi, TheStreamJoinsToTheWholeAnswerAndEndsWithDone) {
+  const json::object whole = shared().post_json("/v1/chat/completions", chat(R"("ignore_eos":true)"));
+  const HttpReply reply =
+      shared().post("/v1/chat/completions",
+                    chat(R"("ignore_eos":true,"stream":true,"stream_options":{"include_usage":true})"));
+  EXPECT_EQ(reply.headers.at("content-type"), "text/event-stream; charset=utf-8");
+  ASSERT_TRUE(reply.complete);
+  EXPECT_EQ(reply.body.substr(reply.body.size() - 14), "data: [DONE]\n\n");
+  std::string text;
+  std::string finish;
+  int roles = 0;
+  const auto events = events_of(reply.body);
+  for (const json::object& event : events) {
+    EXPECT_EQ(event.at("object"), "chat.completion.chunk");
+    for (const json::value& choice : event.at("choices").as_array()) {
+      const json::object& delta = choice.at("delta").as_object();
+      if (delta.contains("role")) ++roles;
+      if (delta.contains("content")) text += str(delta.at("content"));
+      if (!choice.at("finish_reason").is_null()) finish = str(choice.at("finish_reason"));
+    }
+  }
+  EXPECT_EQ(roles, 1);
+  EXPECT_EQ(finish, "length");
+  EXPECT_EQ(text, str(whole.at("choices").at(0).at("message").at("content")));
+  EXPECT_EQ(events.back().at("usage").at("completion_tokens"), 8);
+  EXPECT_TRUE(events.front().at("usage").is_null());
+}
+
+TEST(OpenAi, SeveralChoicesAreNumberedAndTheFirstIsThatOfOne) {
+  const std::string sampled = R"("n":3,"temperature":1,"seed":7,"ignore_eos":true)";
+  const json::object three = shared().post_json("/v1/chat/completions", chat(sampled));
+  const json::object one =
+      shared().post_json("/v1/chat/completions", chat(R"("temperature":1,"seed":7,"ignore_eos":true)"));
+  const json::array& choices = three.at("choices").as_array();
+  ASSERT_EQ(choices.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(choices.at(i).at("index"), i);
+  EXPECT_EQ(choices.at(0).at("message"), one.at("choices").at(0).at("message"));
+  EXPECT_NE(choices.at(0).at("message"), choices.at(1).at("message"));
+  EXPECT_EQ(three.at("usage").at("prompt_tokens"), one.at("usage").at("prompt_tokens"));
+  EXPECT_EQ(three.at("usage").at("completion_tokens"), 24);
+}
+
+TEST(OpenAi, LogprobsAreSortedNegativeAndOnePerToken) {
+  const json::object answer = shared().post_json(
+      "/v1/chat/completions", chat(R"("ignore_eos":true,"logprobs":true,"top_logprobs":5)"));
+  const json::array& content = answer.at("choices").at(0).at("logprobs").at("content").as_array();
+  ASSERT_EQ(content.size(), 8u);
+  for (const json::value& token : content) {
+    const json::array& top = token.at("top_logprobs").as_array();
+    ASSERT_EQ(top.size(), 5u);
+    EXPECT_EQ(top.at(0).at("logprob"), token.at("logprob")) << "greedy takes the most probable one";
+    double previous = 0;
+    for (const json::value& other : top) {
+      EXPECT_LE(other.at("logprob").to_number<double>(), previous);
+      previous = other.at("logprob").to_number<double>();
+    }
+  }
+}
+
+TEST(OpenAi, LogprobsAreThoseOfTheModelAtAnyTemperature) {
+  const auto first_top = [](const std::string& temperature) {
+    const json::object answer = shared().post_json(
+        "/v1/completions", R"({"prompt":"ab","max_tokens":1,"logprobs":5,"seed":3,"top_k":2,"temperature":)" +
+                               temperature + "}");
+    return answer.at("choices").at(0).at("logprobs").at("top_logprobs").at(0).as_object();
+  };
+  json::object cold = first_top("0"), warm = first_top("0.7"), hot = first_top("2");
+  // The drawn token is listed beside the five; at these temperatures it may be any of the best two.
+  EXPECT_EQ(cold.size(), 5u);
+  EXPECT_EQ(json::serialize(cold), json::serialize(warm));
+  EXPECT_EQ(json::serialize(cold), json::serialize(hot));
+}
+
+TEST(OpenAi, EchoGivesThePromptsLogprobsSoThatTheyMultiplyToItsProbability) {
+  // The same number two ways: token by token as completions, and at once as the echo of a prompt.
+  const json::object echoed = shared().post_json(
+      "/v1/completions", R"({"prompt":[104,105,106],"max_tokens":0,"echo":true,"logprobs":1})");
+  const json::object& choice = echoed.at("choices").at(0).as_object();
+  const json::array& values = choice.at("logprobs").at("token_logprobs").as_array();
+  ASSERT_EQ(values.size(), 3u);
+  EXPECT_TRUE(values.at(0).is_null());
+  EXPECT_EQ(str(choice.at("text")),
+            str(shared().post_json("/detokenize", R"({"tokens":[104,105,106]})").at("content")));
+  const json::object step = shared().post_json(
+      "/completion", R"({"prompt":[104],"n_predict":1,"n_probs":263,"temperature":0,"ignore_eos":true})");
+  for (const json::value& other : step.at("completion_probabilities").at(0).at("top_logprobs").as_array()) {
+    if (other.at("id") != 105) continue;
+    EXPECT_EQ(other.at("logprob"), values.at(1));
+  }
+}
+
+TEST(OpenAi, SeveralPromptsGiveAChoiceEach) {
+  const json::object answer =
+      shared().post_json("/v1/completions", R"({"prompt":["ab","cd",""],"max_tokens":2})");
+  EXPECT_EQ(answer.at("error").at("param"), "prompt") << "the empty one is refused";
+  const json::object two = shared().post_json(
+      "/v1/completions", R"({"prompt":["ab",[99,100]],"max_tokens":2,"n":2,"ignore_eos":true})");
+  EXPECT_EQ(two.at("choices").as_array().size(), 4u);
+  EXPECT_EQ(two.at("usage").at("prompt_tokens"), 4);
+}
+
+TEST(OpenAi, TheContextIsNeverExceededInSilence) {
+  const json::object answer = shared().post_json(
+      "/v1/completions", R"({"prompt":")" + std::string(700, 'x') + R"(","max_tokens":5})");
+  const json::object& error = answer.at("error").as_object();
+  EXPECT_EQ(error.at("code"), "context_length_exceeded");
+  EXPECT_EQ(error.at("type"), "invalid_request_error");
+  EXPECT_NE(str(error.at("message")).find("700"), std::string::npos);
+  EXPECT_NE(str(error.at("message")).find("512"), std::string::npos);
+  // 500 tokens and room for 12: the answer ends with "length".
+  const json::object cut =
+      shared().post_json("/v1/completions", R"({"prompt":")" + std::string(500, 'x') +
+                                                R"(","max_tokens":100,"ignore_eos":true})");
+  EXPECT_EQ(cut.at("choices").at(0).at("finish_reason"), "length");
+  EXPECT_EQ(cut.at("usage").at("completion_tokens"), 12);
+  const HttpReply stream =
+      shared().post("/v1/completions", R"({"stream":true,"prompt":")" + std::string(700, 'x') + R"("})");
+  EXPECT_EQ(stream.status, 400) << "an error comes before a stream starts";
+}
+
+TEST(OpenAi, TheTemplatesRefusalIsTheAnswer) {
+  ServerSettings settings;
+  settings.chat_template = "{{ raise_exception('roles must alternate') }}";
+  TestServer server(settings);
+  const HttpReply reply = server.post("/v1/chat/completions", chat(""));
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_EQ(json::parse(reply.body).at("error").at("message"), "roles must alternate");
+}
+
+TEST(OpenAi, WhatCannotBeObeyedIsRefused) {
+  for (const auto& [more, parameter] : std::vector<std::pair<std::string, std::string>>{
+           {R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{}}})",
+            "response_format"},
+           {R"("tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required")",
+            "tool_choice"},
+           {R"("functions":[])", "functions"},
+           {R"("top_logprobs":3)", "top_logprobs"},
+
+           {R"("logit_bias":{"999999":1})", "logit_bias"}}) {
+    const HttpReply reply = shared().post("/v1/chat/completions", chat(more));
+    EXPECT_EQ(reply.status, 400) << more;
+    EXPECT_EQ(str(json::parse(reply.body).at("error").at("param")), parameter) << reply.body;
+  }
+  EXPECT_EQ(shared()
+                .post("/v1/chat/completions",
+                      chat(R"("tools":[{"type":"function","function":{"name":"f","parameters":{}}}])"))
+                .status,
+            200);
+}
+
+TEST(OpenAi, ALogitBiasForcesAndForbids) {
+  const auto first = [](const std::string& bias) {
+    return str(shared()
+                   .post_json("/v1/completions",
+                              R"({"prompt":"ab","max_tokens":1,"temperature":0,"logit_bias":)" + bias + "}")
+                   .at("choices")
+                   .at(0)
+                   .at("text"));
+  };
+  EXPECT_EQ(first(R"({"65":100})"),
+            str(shared().post_json("/detokenize", R"({"tokens":[65]})").at("content")));
+  EXPECT_NE(first(R"({"65":100,"66":1000})"), first(R"({"65":100})"));
+}
+
+TEST(OpenAi, AStopStringEndsTheTextBeforeIt) {
+  const json::object whole = shared().post_json(
+      "/completion",
+      R"({"prompt":"ab","n_predict":24,"temperature":0,"ignore_eos":true,"return_tokens":true})");
+  const std::string text = str(whole.at("content"));
+  // A stop in the middle of the text, as wide as a character or two.
+  const std::size_t at =
+      text.find_first_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", 8);
+  ASSERT_NE(at, std::string::npos);
+  const std::string stop = text.substr(at, 1);
+  const std::string expected = text.substr(0, text.find(stop));
+  const json::object cut = shared().post_json(
+      "/v1/completions",
+      R"({"prompt":"ab","max_tokens":24,"temperature":0,"ignore_eos":true,"stop":[")" + stop + R"("]})");
+  EXPECT_EQ(str(cut.at("choices").at(0).at("text")), expected);
+  EXPECT_EQ(cut.at("choices").at(0).at("finish_reason"), "stop");
+}
+
+TEST(OpenAi, ModelsAreListedAndFound) {
+  const json::object list = json::parse(shared().get("/v1/models").body).as_object();
+  EXPECT_EQ(list.at("object"), "list");
+  EXPECT_EQ(list.at("data").at(0).at("id"), "tiny");
+  EXPECT_EQ(shared().get("/v1/models/tiny").status, 200);
+  const HttpReply unknown = shared().get("/v1/models/other");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_EQ(json::parse(unknown.body).at("error").at("code"), "model_not_found");
+  EXPECT_EQ(shared().post("/v1/completions", R"({"model":"alias","prompt":"a","max_tokens":1})").status, 200);
+}
+
+}  // namespace
+}  // namespace quipu::test
