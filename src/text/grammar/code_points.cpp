@@ -16,7 +16,7 @@ namespace {
 
 constexpr char32_t kLast = 0x10ffff, kFirstSurrogate = 0xd800, kLastSurrogate = 0xdfff;
 /// More characters than this make a class a large one.
-constexpr std::size_t kWide = 200;
+constexpr std::size_t kWide = 20;
 
 struct ShortEscape {
   char32_t value;

@@ -77,6 +77,7 @@ Id Store::derive_concat(Id id, Symbol symbol) {
   // A loop over the chain, as long as what was passed may be empty.
   std::vector<Id> parts;
   while (true) {
+    ++work_;
     const Node node = nodes_[id];
     if (node.kind != Kind::concat) {
       if (const Id rest = derive(id, symbol); rest != kNever) parts.push_back(rest);
@@ -110,6 +111,8 @@ Id Store::derive_until(const Node& node, Symbol symbol) {
 
 Id Store::compute(Id id, Symbol symbol) {
   const Node node = nodes_[id];
+  work_ += is_list_kind(node.kind) ? node.b : 1;
+  if (work_ > max_work) fail(ErrorCode::unsupported, "the grammar reads this text in too many ways at once");
   switch (node.kind) {
     case Kind::concat:
       return derive_concat(id, symbol);

@@ -137,6 +137,9 @@ class Store {
     }
     return derive(id, symbol);
   }
+  /// Gives the derivatives that follow a new allowance of work. Beyond it they throw `Error` (unsupported):
+  /// the text can be read in too many ways.
+  void begin_work() { work_ = 0; }
   /// Whether the language has a text. Searches when the expression intersects; throws `Error` (unsupported)
   /// when the search is too long.
   bool alive(Id id);
@@ -153,6 +156,7 @@ class Store {
   // ---- limits ----
   std::size_t max_nodes = 4'000'000;
   std::uint64_t max_search = 400'000;  ///< derivatives that one `alive` may take
+  std::uint64_t max_work = 2'000'000;  ///< parts that derivatives may look at, see begin_work
 
  private:
   struct Rule {
@@ -178,6 +182,7 @@ class Store {
 
   std::uint64_t serial_;  // no two stores have the same
   int factoring_ = 0;     // depth of the recursion
+  std::uint64_t work_ = 0;
   std::vector<Node> nodes_;
   std::vector<Id> lists_;
   std::vector<Id> table_;  // open addressing

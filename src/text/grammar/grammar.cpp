@@ -51,6 +51,7 @@ bool matches(const Grammar& grammar, std::string_view text) {
   Id state = store.import_grammar(grammar.store(), grammar.start(), map);
   store.freeze();
   for (const char c : text) {
+    store.begin_work();
     state = store.derive(state, store.symbol(static_cast<unsigned char>(c)));
     if (state == kNever) return false;
   }
@@ -98,6 +99,7 @@ std::shared_ptr<const Bits> Matcher::allowed() {
   const std::lock_guard lock(constraint_->mutex_);
   renew();
   if (now_.finished) return std::make_shared<Bits>(constraint_->table_->words(), 0);
+  generation_->store.begin_work();
   return generation_->masks->of(now_.state);
 }
 
@@ -107,6 +109,7 @@ bool Matcher::accept(Token token) {
   if (now_.finished || token < 0 || static_cast<std::size_t>(token) >= table.size()) return false;
   renew();
   Store& store = generation_->store;
+  store.begin_work();
   const TokenTable::Entry& entry = table.entry(token);
   Place next = now_;
   switch (entry.use) {

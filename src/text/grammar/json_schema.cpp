@@ -20,11 +20,21 @@ bool means_object(const schema::Data* root) {
 }  // namespace
 
 Id json_schema(Store& store, std::string_view source, const SchemaOptions& options) {
-  schema::Document document(source, options.what);
+  if (source.size() > schema::kMaxSchema)
+    fail(ErrorCode::unsupported, "{} has {} bytes, at most {} are possible", options.what, source.size(),
+         schema::kMaxSchema);
+  return json_schema(store, jinja::parse_json(source, options.what), options);
+}
+
+Id json_schema(Store& store, const jinja::Data& source, const SchemaOptions& options) {
+  using schema::Data;
+  const bool none = std::holds_alternative<std::nullptr_t>(source.value) && options.object;
+  schema::Document document(none ? Data(Data::Mapping{{"properties", Data::Mapping{}}}) : source,
+                            options.what);
   schema::Builder builder(store, document, options);
   schema::SchemaSet root{document.root()};
-  if (means_object(document.root()))
-    root.push_back(document.invent(schema::Data::Mapping{{"type", "object"}}, document.root()));
+  if (options.object || means_object(document.root()))
+    root.push_back(document.invent(Data::Mapping{{"type", "object"}}, document.root()));
   return builder.value(root);
 }
 

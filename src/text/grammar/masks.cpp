@@ -118,29 +118,48 @@ void Masks::add_controls(Id state, Bits& out) {
     if (!named_.contains(token)) set_bit(out, static_cast<std::size_t>(token));
 }
 
+/// Whether most tokens may come at once: then what is known about the first part is used instead of a walk.
+bool Masks::starts_wide(Id id) const {
+  const Node& node = store_.node(id);
+  if (!node.wide) return false;
+  switch (node.kind) {
+    case Kind::lexeme:
+    case Kind::until:
+      return true;
+    case Kind::concat:
+      return starts_wide(node.a);
+    case Kind::choice: {
+      const auto list = store_.children(node);
+      return std::any_of(list.begin(), list.end(), [&](Id child) { return starts_wide(child); });
+    }
+    default:
+      return false;
+  }
+}
+
+/// The children of a choice: those that start wide; the others become one.
+std::vector<Id> Masks::split(const Node& choice, Id& narrow) {
+  std::vector<Id> wide, others;
+  for (const Id child : store_.children(choice)) (starts_wide(child) ? wide : others).push_back(child);
+  narrow = store_.choice(std::move(others));
+  return wide;
+}
+
 void Masks::add(Id state, Bits& out) {
-  const Node node = store_.node(state);
   const auto mark = [&](std::uint32_t place, Id) {
     if (table_.nodes()[place].token)
       table_.for_each_token(place, [&](std::size_t token) { set_bit(out, token); });
     return true;
   };
-  if (!node.wide) return walk(state, 0, mark);
+  if (!starts_wide(state)) return walk(state, 0, mark);
+  const Node node = store_.node(state);
   if (node.kind == Kind::choice) {
-    std::vector<Id> narrow;
-    const auto list = store_.children(node);
-    const std::vector<Id> children(list.begin(), list.end());
-    for (const Id child : children) {
-      if (store_.node(child).wide)
-        add(child, out);
-      else
-        narrow.push_back(child);
-    }
-    if (!narrow.empty()) walk(store_.choice(std::move(narrow)), 0, mark);
+    Id narrow = kNever;
+    for (const Id child : split(node, narrow)) add(child, out);
+    walk(narrow, 0, mark);
     return;
   }
   if (node.kind != Kind::concat) return unite(out, prefix(state)->inside);
-  if (!store_.node(node.a).wide) return walk(state, 0, mark);
   const std::shared_ptr<const Prefix> first = prefix(node.a);
   unite(out, first->inside);
   for (const std::uint32_t exit : first->exits) walk(node.b, exit, mark);
@@ -159,21 +178,9 @@ std::shared_ptr<const Prefix> Masks::prefix(Id id) {
 }
 
 std::shared_ptr<const Prefix> Masks::make_prefix(Id id) {
+  if (!starts_wide(id)) return walked_prefix(id);
   const Node node = store_.node(id);
-  if (node.kind == Kind::choice) {
-    auto made = std::make_shared<Prefix>();
-    made->inside.assign(table_.words(), 0);
-    const auto list = store_.children(node);
-    const std::vector<Id> children(list.begin(), list.end());
-    for (const Id child : children) {
-      const std::shared_ptr<const Prefix> one = prefix(child);
-      unite(made->inside, one->inside);
-      made->exits.insert(made->exits.end(), one->exits.begin(), one->exits.end());
-    }
-    std::sort(made->exits.begin(), made->exits.end());
-    made->exits.erase(std::unique(made->exits.begin(), made->exits.end()), made->exits.end());
-    return made;
-  }
+  if (node.kind == Kind::choice || node.kind == Kind::concat) return joined_prefix(node);
   if (node.kind != Kind::lexeme || !node.wide) return walked_prefix(id);
   Id repeat = 0, rest = 0;
   if (run_parts(id, repeat, rest)) {
@@ -185,6 +192,38 @@ std::shared_ptr<const Prefix> Masks::make_prefix(Id id) {
   const Id simpler = reference(id);
   std::shared_ptr<const Prefix> made = simpler != kNever ? from_reference(id, simpler) : walked_prefix(id);
   table_.cache().add_prefix(key, made, made->inside.size() * 8 + made->exits.size() * 4);
+  return made;
+}
+
+/// Of a choice or a concatenation, from those of its parts.
+std::shared_ptr<const Prefix> Masks::joined_prefix(const Node& node) {
+  auto made = std::make_shared<Prefix>();
+  made->inside.assign(table_.words(), 0);
+  const auto take = [&](Id part) {
+    const std::shared_ptr<const Prefix> one = prefix(part);
+    unite(made->inside, one->inside);
+    made->exits.insert(made->exits.end(), one->exits.begin(), one->exits.end());
+  };
+  if (node.kind == Kind::choice) {
+    Id narrow = kNever;
+    for (const Id child : split(node, narrow)) take(child);
+    if (narrow != kNever) take(narrow);
+  } else {
+    const std::shared_ptr<const Prefix> first = prefix(node.a);
+    unite(made->inside, first->inside);
+    for (const std::uint32_t exit : first->exits) {
+      if (store_.nullable(node.b)) made->exits.push_back(exit);
+      walk(node.b, exit, [&](std::uint32_t place, Id state) {
+        if (table_.nodes()[place].token)
+          table_.for_each_token(place, [&](std::size_t token) { set_bit(made->inside, token); });
+        if (store_.nullable(state)) made->exits.push_back(place);
+        return true;
+      });
+    }
+    if (store_.nullable(node.a)) take(node.b);
+  }
+  std::sort(made->exits.begin(), made->exits.end());
+  made->exits.erase(std::unique(made->exits.begin(), made->exits.end()), made->exits.end());
   return made;
 }
 
@@ -226,16 +265,13 @@ std::shared_ptr<const RunTable> Masks::run_table(Id repeat, Id rest) {
     if (store_.derive(unit, symbol) != kNever && store_.derive(rest, symbol) != kNever) return nullptr;
   }
   const auto made = make_run_table(unit, rest);
-  table_.cache().add_run(key, made, made->up_to.size() * table_.words() * 8 + made->exits.size() * 8);
+  table_.cache().add_run(key, made, made->inside.size() * 8 + table_.words() * 8 + made->exits.size() * 8);
   return made;
 }
 
 std::shared_ptr<const RunTable> Masks::make_run_table(Id unit, Id rest) {
   auto made = std::make_shared<RunTable>();
-  struct Inside {
-    std::uint32_t characters, token;
-  };
-  std::vector<Inside> inside;
+  std::vector<RunTable::Tail>& inside = made->inside;
   const Id boundary = store_.concat(store_.repeat(unit, 0, kUnbounded), rest);
   struct Place {
     std::uint32_t characters;
@@ -269,28 +305,26 @@ std::shared_ptr<const RunTable> Masks::make_run_table(Id unit, Id rest) {
     return true;
   });
   std::sort(inside.begin(), inside.end(),
-            [](const Inside& x, const Inside& y) { return x.characters < y.characters; });
-  Bits bits(table_.words(), 0);
-  std::size_t next = 0;
-  // Longer tokens than this are rare: they are told apart no further.
-  constexpr std::uint32_t kMost = 128;
-  for (std::uint32_t count = 0; next < inside.size() && count < kMost; ++count) {
-    for (; next < inside.size() && inside[next].characters <= count; ++next)
-      set_bit(bits, inside[next].token);
-    made->up_to.push_back(bits);
-  }
-  for (; next < inside.size(); ++next) set_bit(bits, inside[next].token);
-  made->up_to.push_back(bits);
+            [](const RunTable::Tail& x, const RunTable::Tail& y) { return x.characters < y.characters; });
+  made->all.assign(table_.words(), 0);
+  for (const RunTable::Tail& token : inside) set_bit(made->all, token.place);
   return made;
 }
 
 std::shared_ptr<const Prefix> Masks::from_run(const RunTable& table, std::uint32_t low,
                                               std::uint32_t high) const {
   auto made = std::make_shared<Prefix>();
-  const std::size_t last = table.up_to.size() - 1;
-  // Between the longest count that is told apart and the end only tokens that surely fit are allowed.
-  const bool all = high == kUnbounded || high >= table_.max_depth();
-  made->inside = table.up_to[all ? last : std::min<std::size_t>(high, last > 0 ? last - 1 : 0)];
+  // Few tokens are longer than a count that is not small, few are shorter than a small one.
+  const auto longer = std::upper_bound(
+      table.inside.begin(), table.inside.end(), high,
+      [](std::uint32_t count, const RunTable::Tail& token) { return count < token.characters; });
+  if (longer - table.inside.begin() > table.inside.end() - longer) {
+    made->inside = table.all;
+    for (auto it = longer; it != table.inside.end(); ++it) clear_bit(made->inside, it->place);
+  } else {
+    made->inside.assign(table_.words(), 0);
+    for (auto it = table.inside.begin(); it != longer; ++it) set_bit(made->inside, it->place);
+  }
   const auto fits = [&](const RunTable::Tail& tail) {
     return tail.characters >= low && tail.characters <= high;
   };

@@ -25,12 +25,13 @@ struct Prefix {
 /// the Prefix for every count without another walk.
 struct RunTable {
   struct Tail {
-    std::uint32_t characters;  ///< before the end begins
+    std::uint32_t characters;  ///< before the end begins, a last unfinished one included
     std::uint32_t place;       ///< token or trie node
   };
-  std::vector<Bits> up_to;  ///< by number: tokens within so many characters; the last: all
-  std::vector<Tail> tails;  ///< tokens that end inside of what follows the run
-  std::vector<Tail> exits;  ///< trie nodes where what follows is complete
+  std::vector<Tail> inside;  ///< tokens within the run, with their characters; ascending by these
+  Bits all;                  ///< those of `inside`
+  std::vector<Tail> tails;   ///< tokens that end inside of what follows the run
+  std::vector<Tail> exits;   ///< trie nodes where what follows is complete
 };
 
 /// A digest of an expression's structure, the same in every store.
@@ -71,6 +72,9 @@ class Masks {
   std::shared_ptr<const Prefix> prefix(Id id);
   std::shared_ptr<const Prefix> make_prefix(Id id);
   std::shared_ptr<const Prefix> walked_prefix(Id id);
+  std::shared_ptr<const Prefix> joined_prefix(const Node& node);
+  bool starts_wide(Id id) const;
+  std::vector<Id> split(const Node& choice, Id& narrow);
   bool run_parts(Id lexeme, Id& repeat, Id& rest) const;
   std::shared_ptr<const RunTable> run_table(Id repeat, Id rest);
   std::shared_ptr<const RunTable> make_run_table(Id unit, Id rest);

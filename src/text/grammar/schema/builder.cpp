@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "core/error.hpp"
 #include "text/grammar/pattern.hpp"
@@ -68,7 +69,8 @@ Builder::Builder(Store& store, Document& document, const SchemaOptions& options)
       usual_(store, Encoding::json_usual),
       inside_(kEmpty),
       after_comma_(kEmpty),
-      after_colon_(kEmpty) {
+      after_colon_(kEmpty),
+      open_objects_(options.open_objects) {
   if (!options.white_space) return;
   const Id space = store.byte(' '), line = store.byte('\n');
   const Id indent = store.repeat(store.bytes(ByteSet::one(' ') | ByteSet::one('\t')), 0, 20);

@@ -80,6 +80,7 @@ class Builder {
   Document& document_;
   Encoder full_, usual_;
   Id inside_, after_comma_, after_colon_;
+  bool open_objects_;
   std::map<SchemaSet, std::uint32_t> rules_;
   std::map<SchemaSet, bool> impossible_;
   std::map<std::pair<std::string, std::string>, bool> name_matches_;

@@ -162,6 +162,9 @@ Id Builder::other_entries(const Alternative& a, const std::vector<Property>& pro
   }
   const Id quote = store_.byte('"');
   std::vector<Id> entries;
+  const bool closed = !open_objects_ && std::any_of(a.parts.begin(), a.parts.end(), [](const Data* part) {
+    return Document::has(part, "properties");
+  });
   for (std::size_t mask = 0; mask < (std::size_t{1} << patterns.size()); ++mask) {
     SchemaSet schemas;
     bool evaluated = false;
@@ -185,7 +188,7 @@ Id Builder::other_entries(const Alternative& a, const std::vector<Property>& pro
     if (!evaluated && unevaluated != nullptr)
       schemas.push_back(document_.child(unevaluated, "unevaluatedProperties",
                                         *Document::find(unevaluated, "unevaluatedProperties")));
-    if (impossible(schemas)) continue;
+    if (impossible(schemas) || (closed && !evaluated && schemas.empty())) continue;
     std::vector<Id> limits = names;
     for (std::size_t i = 0; i < compiled.size(); ++i)
       limits.push_back(((mask >> i) & 1) != 0 ? compiled[i] : store_.complement(compiled[i]));

@@ -54,11 +54,7 @@ std::string absolute(const std::string& base, const std::string& reference) {
 
 }  // namespace
 
-Document::Document(std::string_view source, std::string what) : what_(std::move(what)) {
-  if (source.size() > kMaxSchema)
-    fail(ErrorCode::unsupported, "{} has {} bytes, at most {} are possible", what_, source.size(),
-         kMaxSchema);
-  root_ = jinja::parse_json(source, what_);
+Document::Document(Data root, std::string what) : root_(std::move(root)), what_(std::move(what)) {
   if (!std::holds_alternative<Data::Mapping>(root_.value) && !std::holds_alternative<bool>(root_.value))
     fail(ErrorCode::invalid_argument, "{} is neither an object nor a boolean", what_);
   paths_[&root_] = "#";

@@ -22,7 +22,7 @@ inline constexpr std::size_t kMaxSchema = std::size_t{4} << 20;
 class Document {
  public:
   /// `what` names the schema in messages. Throws `Error` (invalid_argument, unsupported).
-  Document(std::string_view text, std::string what);
+  Document(Data root, std::string what);
 
   const Data* root() const { return &root_; }
   /// The schema's draft is one before 2019-09: lists in `items`, nothing counts beside `$ref`.

@@ -1,0 +1,297 @@
+#include "text/grammar/tool_grammar.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "text/grammar/finish.hpp"
+#include "text/grammar/free_text.hpp"
+#include "text/grammar/json_schema.hpp"
+
+namespace quipu::text::grammar {
+
+namespace {
+
+using Kind = PatternPart::Kind;
+using jinja::Data;
+
+/// Most calls in one answer.
+constexpr std::uint32_t kMostCalls = 64;
+
+SchemaOptions schema_options(const Tool& tool, const ToolGrammarOptions& options) {
+  SchemaOptions result;
+  result.white_space = options.white_space;
+  result.what = fmt::format("the tool \"{}\" (its parameters)", printable(tool.name, 80));
+  result.object = true;
+  result.open_objects = false;
+  return result;
+}
+
+class ToolBuilder {
+ public:
+  ToolBuilder(Store& store, const OutputFormat& format, const ToolGrammarOptions& options)
+      : store_(store),
+        format_(format),
+        options_(options),
+        call_(format.calls.front()),
+        parts_(parse_pattern(call_.call)) {
+    if (parts_.empty() || parts_.front().kind != Kind::literal) return;
+    lead_ = parts_.front().text;
+    parts_.erase(parts_.begin());
+  }
+
+  /// A call of one tool, without what all calls begin with. Throws `Error` when its parameters cannot be
+  /// held.
+  Id tool(const Tool& tool) {
+    Id id = kEmpty;
+    for (std::size_t i = parts_.size(); i-- > 0;) {
+      const bool after_arguments = i > 0 && parts_[i - 1].kind == Kind::arguments;
+      if (after_arguments && is_free() && parts_[i].kind == Kind::literal)
+        continue;  // taken along by the arguments
+      const std::string_view next = i + 1 < parts_.size() ? std::string_view(parts_[i + 1].text) : "";
+      id = store_.concat(part(tool, parts_[i], next), id);
+    }
+    return id;
+  }
+
+  /// All calls of an answer, with what is around them, but for the first `known` bytes.
+  Id calls(std::span<const Id> tools, std::size_t known) {
+    const Id any = store_.choice({tools.begin(), tools.end()});
+    const bool several = options_.parallel && call_.parallel && options_.choice != ToolChoice::named;
+    const Id more =
+        several ? store_.repeat(store_.concat(literal(call_.separator + lead_), any), 0, kMostCalls - 1)
+                : kEmpty;
+    return store_.concat(
+        {literal((call_.section_open + lead_).substr(known)), any, more, literal(call_.section_close)});
+  }
+
+  /// What shows that a call begins; empty when nothing does.
+  std::string trigger() const {
+    const std::string begin = call_.section_open + lead_;
+    if (call_.bare || format_.channels || begin.empty()) return {};
+    const char close = begin.front() == '<' ? '>' : begin.front() == '[' ? ']' : '\0';
+    const std::size_t end = close == '\0' ? std::string::npos : begin.find(close);
+    return end == std::string::npos ? begin : begin.substr(0, end + 1);
+  }
+
+ private:
+  Id literal(std::string_view text) { return marked_literal(store_, text, options_.controls); }
+  bool is_free() const {
+    return call_.arguments != ArgumentSyntax::json && call_.arguments != ArgumentSyntax::xml;
+  }
+
+  Id call_id() {
+    ByteSet letters = ByteSet::range('0', '9');
+    if (format_.ids == IdStyle::count || format_.ids == IdStyle::kimi)
+      return store_.lexeme(store_.repeat(store_.bytes(letters), 1, 3));
+    letters = letters | ByteSet::range('a', 'z') | ByteSet::range('A', 'Z');
+    const bool nine = format_.ids == IdStyle::mistral;
+    return store_.lexeme(store_.repeat(store_.bytes(letters), nine ? 9 : 1, nine ? 9 : 40));
+  }
+
+  Id part(const Tool& tool, const PatternPart& part, std::string_view next) {
+    switch (part.kind) {
+      case Kind::literal:
+        return literal(part.text);
+      case Kind::name:
+        return store_.literal(tool.name);
+      case Kind::id:
+        return call_id();
+      case Kind::arguments:
+        return arguments(tool, next);
+      default:
+        fail(ErrorCode::internal, "a call of the family \"{}\" has a place that calls do not have",
+             format_.family);
+    }
+  }
+
+  Id arguments(const Tool& tool, std::string_view next) {
+    // Checked in every family, so that a schema is good or bad whatever the model.
+    const Id json = json_schema(store_, tool.parameters, schema_options(tool, options_));
+    if (call_.arguments == ArgumentSyntax::json) return json;
+    if (call_.arguments == ArgumentSyntax::xml) return parameters(tool);
+    // Another notation than JSON: the call's frame is held, its arguments are as the model writes them.
+    if (next.empty()) return free_text(store_, {.tags = {}, .may_end = true, .budget = 0, .controls = {}});
+    return free_text(store_, {.tags = {{std::string(next), kEmpty}},
+                              .may_end = false,
+                              .budget = 0,
+                              .controls = options_.controls});
+  }
+
+  /// One element for each parameter, in the order of the schema.
+  Id parameters(const Tool& tool) {
+    const Data* properties = find_member(tool.parameters, "properties");
+    const auto* mapping = properties == nullptr ? nullptr : std::get_if<Data::Mapping>(&properties->value);
+    if (mapping == nullptr) return kEmpty;
+    std::vector<std::string> required;
+    if (const Data* list = find_member(tool.parameters, "required"))
+      if (const auto* names = std::get_if<Data::List>(&list->value))
+        for (const Data& name : *names)
+          if (const std::string* text = text_of(name)) required.push_back(*text);
+    Id id = kEmpty;
+    for (std::size_t i = mapping->size(); i-- > 0;) {
+      const auto& [name, schema] = (*mapping)[i];
+      const Id one = parameter(tool, name, schema);
+      const bool needed = std::find(required.begin(), required.end(), name) != required.end();
+      id = store_.concat(needed ? one : store_.optional(one), id);
+    }
+    return id;
+  }
+
+  Id parameter(const Tool& tool, const std::string& name, const Data& schema) {
+    const std::vector<PatternPart> parts = parse_pattern(call_.parameter);
+    const bool text = is_text(schema);
+    Id id = kEmpty;
+    bool closed = false;
+    for (std::size_t i = parts.size(); i-- > 0;) {
+      const PatternPart& part = parts[i];
+      switch (part.kind) {
+        case Kind::literal:
+          // A free text takes the literal behind it along.
+          closed =
+              text && i > 0 && parts[i - 1].kind == Kind::value && find_member(schema, "enum") == nullptr;
+          if (!closed) id = store_.concat(literal(part.text), id);
+          break;
+        case Kind::key:
+          id = store_.concat(store_.literal(name), id);
+          break;
+        case Kind::type:
+          id = store_.concat(store_.literal(text ? "true" : "false"), id);
+          break;
+        case Kind::value:
+          if (closed)
+            id = store_.concat(free_text(store_, {.tags = {{parts[i + 1].text, kEmpty}},
+                                                  .may_end = false,
+                                                  .budget = 0,
+                                                  .controls = options_.controls}),
+                               id);
+          else if (text)
+            id = store_.concat(texts_of(schema), id);
+          else
+            id = store_.concat(value(tool, schema), id);
+          break;
+        default:
+          break;
+      }
+    }
+    return id;
+  }
+
+  static bool is_text(const Data& schema) {
+    const Data* type = find_member(schema, "type");
+    if (type == nullptr) return false;
+    const std::string* name = text_of(*type);
+    return name != nullptr && *name == "string";
+  }
+
+  Id texts_of(const Data& schema) {
+    std::vector<std::string> texts;
+    if (const Data* list = find_member(schema, "enum"))
+      if (const auto* values = std::get_if<Data::List>(&list->value))
+        for (const Data& value : *values)
+          if (const std::string* text = text_of(value)) texts.push_back(*text);
+    return one_of_texts(store_, std::move(texts));
+  }
+
+  /// A parameter's schema may refer to definitions beside the properties: it is read in place.
+  Id value(const Tool& tool, const Data& schema) {
+    Data::Mapping whole;
+    if (const auto* mapping = std::get_if<Data::Mapping>(&schema.value)) whole = *mapping;
+    for (const std::string_view keyword : {"$defs", "definitions"})
+      if (const Data* found = find_member(tool.parameters, keyword)) whole.emplace_back(keyword, *found);
+    SchemaOptions options = schema_options(tool, options_);
+    options.object = false;
+    return json_schema(store_, Data(std::move(whole)), options);
+  }
+
+  Store& store_;
+  const OutputFormat& format_;
+  const ToolGrammarOptions& options_;
+  const CallFormat& call_;
+  std::vector<PatternPart> parts_;  // behind `lead_`
+  std::string lead_;                // the literal that every call begins with
+};
+
+/// `rest` after the reasoning.
+Id with_reasoning(Store& store, const ReasoningFormat& format, Thinking thinking, std::uint32_t budget,
+                  std::span<const std::string> controls, Id rest) {
+  if (thinking == Thinking::none) return rest;
+  const Id lines = store.repeat(store.byte('\n'), 0, 2);
+  FreeText reasoning;
+  reasoning.tags = {{format.close, store.concat(lines, rest)}};
+  reasoning.budget = budget;
+  reasoning.controls.assign(controls.begin(), controls.end());
+  const Id opened = free_text(store, reasoning);
+  if (thinking == Thinking::opened) return opened;
+  return store.choice(rest, store.concat(marked_literal(store, format.open, controls), opened));
+}
+
+}  // namespace
+
+ToolGrammar tool_grammar(std::span<const Tool> tools, const OutputFormat& format,
+                         const ToolGrammarOptions& options) {
+  if (format.calls.empty())
+    fail(ErrorCode::unsupported, "models of the family \"{}\" have no way to write calls", format.family);
+  ToolGrammar result;
+  std::vector<const Tool*> good;
+  for (const Tool& tool : tools) {
+    if (options.choice == ToolChoice::named && tool.name != options.name) continue;
+    try {
+      Store draft, finished;
+      finish(draft, ToolBuilder(draft, format, options).tool(tool), finished);
+      good.push_back(&tool);
+    } catch (const Error& error) {
+      const bool named = error.message().find(tool.name) != std::string::npos;
+      const std::string message =
+          named ? error.message()
+                : fmt::format("the tool \"{}\": {}", printable(tool.name, 80), error.message());
+      if (options.choice == ToolChoice::named) throw Error(error.code(), message);
+      result.problems.push_back({tool.name, message});
+    }
+  }
+  if (good.empty() && options.choice == ToolChoice::named)
+    fail(ErrorCode::invalid_argument, "tool_choice names \"{}\", which is none of the {} tools",
+         printable(options.name, 80), tools.size());
+  if (good.empty() && options.choice == ToolChoice::required)
+    fail(ErrorCode::invalid_argument, "no tool can be called{}{}", result.problems.empty() ? "" : ": ",
+         result.problems.empty() ? "" : result.problems.front().message);
+  const bool automatic = options.choice == ToolChoice::automatic;
+  Store unused;
+  const std::string trigger = ToolBuilder(unused, format, options).trigger();
+  if (automatic && (trigger.empty() || good.empty())) return result;
+
+  result.grammar = Grammar::from([&](Store& store) {
+    ToolBuilder builder(store, format, options);
+    std::vector<Id> calls;
+    for (const Tool* tool : good) calls.push_back(builder.tool(*tool));
+    Id answer = kNever;
+    if (!trigger.empty() && (automatic || options.text_before)) {
+      FreeText before;
+      before.tags = {{trigger, builder.calls(calls, trigger.size())}};
+      before.may_end = automatic;
+      before.controls = options.controls;
+      answer = free_text(store, before);
+    } else {
+      answer = builder.calls(calls, 0);
+    }
+    return with_reasoning(store, format.reasoning, options.thinking, options.thinking_budget,
+                          options.controls, answer);
+  });
+  return result;
+}
+
+Grammar after_reasoning(const Grammar& grammar, const ReasoningFormat& format, Thinking thinking,
+                        std::uint32_t budget, std::span<const std::string> controls) {
+  return Grammar::from([&](Store& store) {
+    std::vector<Id> map(grammar.store().size(), Store::kUnknown);
+    const Id start = store.import_grammar(grammar.store(), grammar.start(), map);
+    return with_reasoning(store, format, thinking, budget, controls, start);
+  });
+}
+
+std::vector<std::string> control_names(const OutputFormat& format, const Tokenizer& tokenizer) {
+  std::vector<std::string> names;
+  for (const Token token : marker_tokens(format, tokenizer)) names.push_back(tokenizer.text(token));
+  return names;
+}
+
+}  // namespace quipu::text::grammar
