@@ -12,7 +12,7 @@ import pathlib
 import re
 import sys
 
-LAYERS = ["core", "tensor", "formats", "text", "graph", "backends", "models", "memory", "engine", "api", "server"]
+LAYERS = ["core", "tensor", "formats", "text", "convert", "graph", "backends", "models", "memory", "engine", "api", "server"]
 USES_PUBLIC_HEADERS = {"api", "server"}
 LONGEST = 600
 

@@ -16,6 +16,7 @@ void add_serve(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_quantize(CLI::App& app);
+void add_convert(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_pull(CLI::App& app);

@@ -98,6 +98,7 @@ int main(int argc, char** argv) {
     add_tokenize(app);
     add_inspect(app);
     add_quantize(app);
+    add_convert(app);
     add_bench(app);
     add_eval(app);
     add_pull(app);

@@ -29,6 +29,12 @@ inline constexpr std::string_view kDigitsFromRightAtBoundary = "digits-from-righ
 
 /// The rule that tokenizer.ggml.pre names; nullptr when quipu does not know it.
 const PretokenizerRule* find_pretokenizer_rule(std::string_view name);
+/// Every rule there is; names are separated by spaces, the most usual one first.
+struct NamedPretokenizerRule {
+  std::string_view names;
+  const PretokenizerRule* rule;
+};
+std::vector<NamedPretokenizerRule> pretokenizer_rules();
 /// The names it knows, separated by commas, for messages.
 std::string known_pretokenizer_names();
 

@@ -190,6 +190,12 @@ const PretokenizerRule* find_pretokenizer_rule(std::string_view name) {
   return nullptr;
 }
 
+std::vector<NamedPretokenizerRule> pretokenizer_rules() {
+  std::vector<NamedPretokenizerRule> rules;
+  for (const NamedRule& entry : table()) rules.push_back({entry.names, &entry.rule});
+  return rules;
+}
+
 std::string known_pretokenizer_names() {
   std::string list;
   for (const NamedRule& entry : table()) {

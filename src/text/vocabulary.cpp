@@ -149,7 +149,9 @@ void VocabularyTokenizer::load_special_ids(const gguf::Metadata& metadata, const
   add_eos =
       flag("tokenizer.ggml.add_eos_token", defaults.add_eos, eos.has_value(), "tokenizer.ggml.eos_token_id");
   if (defaults.cls_and_separator)
-    add_eos = metadata.try_bool("tokenizer.ggml.add_sep_token").value_or(true) && eos.has_value();
+    // add_sep_token is about a second text; one text always ends with SEP, unless add_eos_token says
+    // otherwise.
+    add_eos = metadata.try_bool("tokenizer.ggml.add_eos_token").value_or(true) && eos.has_value();
   add_space_prefix = metadata.try_bool("tokenizer.ggml.add_space_prefix").value_or(defaults.add_space_prefix);
 }
 

@@ -174,6 +174,27 @@ File File::parse(std::span<const std::byte> bytes, std::string name) {
   return file;
 }
 
+File File::assemble(std::string name, Metadata metadata, std::vector<TensorView> tensors,
+                    std::vector<std::shared_ptr<MappedFile>> mapped, std::shared_ptr<const void> owner) {
+  File file;
+  file.name_ = std::move(name);
+  file.version_ = 3;
+  file.metadata_ = std::move(metadata);
+  file.tensors_ = std::move(tensors);
+  file.shards_ = std::move(mapped);
+  file.owner_ = std::move(owner);
+  for (const TensorView& tensor : file.tensors_) file.bytes_ += tensor.bytes();
+  file.by_name_.resize(file.tensors_.size());
+  std::iota(file.by_name_.begin(), file.by_name_.end(), std::size_t{0});
+  std::sort(file.by_name_.begin(), file.by_name_.end(),
+            [&](std::size_t a, std::size_t b) { return file.tensors_[a].name < file.tensors_[b].name; });
+  for (std::size_t i = 1; i < file.by_name_.size(); ++i)
+    if (file.tensors_[file.by_name_[i - 1]].name == file.tensors_[file.by_name_[i]].name)
+      fail(ErrorCode::bad_file, "{}: tensor \"{}\" occurs twice", printable(file.name_, 1000),
+           printable(file.tensors_[file.by_name_[i]].name));
+  return file;
+}
+
 File File::open(const std::filesystem::path& path, const OpenOptions& options) {
   Shard opened = load(path, options.mode);
   std::vector<Shard> shards;

@@ -125,6 +125,10 @@ class File {
   static File open(const std::filesystem::path& path, const OpenOptions& options = {});
   /// Parses bytes in memory (tests, fuzzing). `name` is used in messages. The bytes must outlive the result.
   static File parse(std::span<const std::byte> bytes, std::string name);
+  /// A file that lies in no one file: tensors wherever they are. `mapped` and `owner` keep their bytes alive.
+  /// Throws `Error` (bad_file) for a name that occurs twice.
+  static File assemble(std::string name, Metadata metadata, std::vector<TensorView> tensors,
+                       std::vector<std::shared_ptr<MappedFile>> mapped, std::shared_ptr<const void> owner);
 
   std::uint32_t version() const { return version_; }
   const std::string& name() const { return name_; }
@@ -143,6 +147,7 @@ class File {
   std::vector<TensorView> tensors_;
   std::vector<std::size_t> by_name_;  ///< indices into tensors_, sorted by name
   std::vector<std::shared_ptr<MappedFile>> shards_;
+  std::shared_ptr<const void> owner_;  ///< of bytes in no shard
 };
 
 /// What `Writer` is told of a tensor before its bytes come.

@@ -1,0 +1,17 @@
+// One function a file of families.
+#pragma once
+
+#include <vector>
+
+#include "convert/family.hpp"
+
+namespace quipu::convert {
+
+std::vector<Family> llama_like();  ///< llama, qwen, granite and others of that block
+std::vector<Family> gemma_like();
+std::vector<Family> sandwich_normed();  ///< norms after attention and feed-forward: olmo2, exaone4, glm4
+std::vector<Family> fused();            ///< one matrix for several: phi3
+std::vector<Family> layer_normed();     ///< LayerNorm decoders: gpt2, gptneox, falcon, starcoder2, cohere …
+std::vector<Family> encoders();         ///< bert
+
+}  // namespace quipu::convert

@@ -1,0 +1,35 @@
+// Orders of rows: which row of the checkpoint's tensor stands where in the GGUF file's.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "convert/sizes.hpp"
+
+namespace quipu::convert::rows {
+
+using Order = std::vector<std::int64_t>;
+
+/// Rotary pairs as neighbours (2 i, 2 i + 1) instead of halves (i, i + n / 2), head by head: how llama's
+/// files hold queries and keys.
+Order paired_queries(const Sizes& sizes);
+Order paired_keys(const Sizes& sizes);
+
+/// From [head][query, key, value][dim] to all queries, all keys, all values (GPT-NeoX, Bloom).
+Order ungrouped_heads(const Sizes& sizes);
+/// From [key-value head][its queries, key, value][dim] to all queries, all keys, all values (Falcon).
+Order ungrouped_kv_heads(const Sizes& sizes);
+
+/// The queries, keys or values of a tensor that holds all three.
+Order queries(const Sizes& sizes);
+Order keys(const Sizes& sizes);
+Order values(const Sizes& sizes);
+
+/// The first or second half of the rows of each expert's gate_up matrix.
+Order expert_gates(const Sizes& sizes);
+Order expert_ups(const Sizes& sizes);
+/// The same for the expert that all tokens use.
+Order shared_gate(const Sizes& sizes);
+Order shared_up(const Sizes& sizes);
+
+}  // namespace quipu::convert::rows

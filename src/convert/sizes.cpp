@@ -1,0 +1,59 @@
+#include "convert/sizes.hpp"
+
+#include "core/error.hpp"
+
+namespace quipu::convert {
+namespace {
+
+constexpr std::uint64_t kLargest = std::uint64_t{1} << 30;  // keeps products of two within 64 bits
+
+std::int64_t size(const JsonFile& config, std::string_view keys) {
+  const std::uint64_t value = config.try_count(keys).value_or(0);
+  if (value > kLargest) config.reject(keys, fmt::format("{}", value), fmt::format("at most {}", kLargest));
+  return static_cast<std::int64_t>(value);
+}
+
+std::int64_t required(const JsonFile& config, std::string_view keys) {
+  if (config.count(keys) == 0) config.reject(keys, "0", "at least 1");
+  return size(config, keys);
+}
+
+}  // namespace
+
+Sizes Sizes::read(const JsonFile& config) {
+  Sizes s;
+  s.set(Dim::one, 1);
+  s.set(Dim::layers, required(config, kLayersKeys));
+  s.set(Dim::width, required(config, kWidthKeys));
+  s.set(Dim::vocab, required(config, "vocab_size"));
+  const std::int64_t heads = required(config, kHeadsKeys);
+  const std::int64_t kv_heads = config.has(kKvHeadsKeys) ? required(config, kKvHeadsKeys) : heads;
+  if (heads % kv_heads != 0)
+    config.reject(kKvHeadsKeys, fmt::format("{}", kv_heads), fmt::format("a divisor of the {} heads", heads));
+  std::int64_t head_dim = size(config, "head_dim");
+  if (head_dim == 0) {
+    head_dim = s[Dim::width] / heads;
+    if (s[Dim::width] % heads != 0)
+      config.reject(kWidthKeys, fmt::format("{}", s[Dim::width]),
+                    fmt::format("a multiple of {} heads", heads));
+  }
+  s.set(Dim::heads, heads);
+  s.set(Dim::kv_heads, kv_heads);
+  s.set(Dim::head_dim, head_dim);
+  s.set(Dim::q, heads * head_dim);
+  s.set(Dim::kv, kv_heads * head_dim);
+  s.set(Dim::qkv, (heads + 2 * kv_heads) * head_dim);
+  s.set(Dim::ff, size(config, kFeedForwardKeys));
+  s.set(Dim::experts, size(config, kExpertsKeys));
+  const std::int64_t expert_ff = size(config, "moe_intermediate_size");
+  s.set(Dim::expert_ff, expert_ff != 0 ? expert_ff : s[Dim::ff]);
+  s.set(Dim::shared_ff, size(config, "shared_expert_intermediate_size|shared_intermediate_size"));
+  s.set(Dim::ff2, 2 * s[Dim::ff]);
+  s.set(Dim::expert_ff2, 2 * s[Dim::expert_ff]);
+  s.set(Dim::shared_ff2, 2 * s[Dim::shared_ff]);
+  s.set(Dim::positions, size(config, kContextKeys));
+  s.set(Dim::types, size(config, "type_vocab_size"));
+  return s;
+}
+
+}  // namespace quipu::convert

@@ -1,0 +1,63 @@
+// The sizes of a model, by the names that tensor tables use.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "convert/json_file.hpp"
+
+namespace quipu::convert {
+
+/// An extent of a tensor. `any` is not checked; `none` ends a shape.
+enum class Dim : std::uint8_t {
+  none,
+  any,
+  one,
+  layers,
+  width,  ///< of the residual stream
+  vocab,  ///< rows of the embedding
+  heads,
+  kv_heads,
+  head_dim,
+  q,    ///< heads * head_dim
+  kv,   ///< kv_heads * head_dim
+  qkv,  ///< q + 2 kv
+  ff,   ///< of a dense feed-forward
+  ff2,
+  experts,
+  expert_ff,
+  expert_ff2,
+  shared_ff,  ///< of the expert that every token uses
+  shared_ff2,
+  positions,  ///< rows of a learned position embedding
+  types,      ///< rows of a segment embedding
+  count_,
+};
+
+class Sizes {
+ public:
+  /// From the usual keys of a configuration; what it leaves out is 0. Throws `Error`: a missing or absurd
+  /// size, heads that do not divide the width.
+  static Sizes read(const JsonFile& config);
+
+  std::int64_t operator[](Dim dim) const { return values_[static_cast<std::size_t>(dim)]; }
+  void set(Dim dim, std::int64_t value) { values_[static_cast<std::size_t>(dim)] = value; }
+
+ private:
+  std::array<std::int64_t, static_cast<std::size_t>(Dim::count_)> values_{};
+};
+
+// The usual keys of config.json, with the names that older configurations use.
+inline constexpr std::string_view kLayersKeys = "num_hidden_layers|n_layer|n_layers|num_layers";
+inline constexpr std::string_view kWidthKeys = "hidden_size|n_embd|d_model|n_embed|dim";
+inline constexpr std::string_view kHeadsKeys = "num_attention_heads|n_head|n_heads";
+inline constexpr std::string_view kKvHeadsKeys = "num_key_value_heads|num_kv_heads|n_head_kv|n_kv_heads";
+inline constexpr std::string_view kFeedForwardKeys = "intermediate_size|n_inner|ffn_dim|ffn_hidden_size";
+inline constexpr std::string_view kContextKeys =
+    "max_position_embeddings|n_positions|n_ctx|max_seq_len|max_sequence_length|seq_length";
+inline constexpr std::string_view kExpertsKeys = "num_local_experts|num_experts|n_routed_experts";
+inline constexpr std::string_view kExpertsUsedKeys =
+    "num_experts_per_tok|num_experts_per_token|top_k_experts|moe_topk|moe_k";
+
+}  // namespace quipu::convert

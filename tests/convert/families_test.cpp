@@ -1,0 +1,157 @@
+// Every family against what llama.cpp's converter writes for the same folder: names, types, shapes and bytes
+// of the tensors, and the metadata (tools/goldens/make_convert_goldens.py).
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "convert/convert.hpp"
+#include "convert/encoder.hpp"
+#include "convert/family.hpp"
+#include "convert/mixes.hpp"
+#include "convert_folder.hpp"
+#include "core/checksum.hpp"
+#include "core/error.hpp"
+
+namespace quipu {
+namespace {
+
+namespace json = boost::json;
+
+json::value parse(const std::string& text) { return json::parse(text); }
+
+std::string hex(std::uint64_t digest) { return fmt::format("{:016x}", digest); }
+
+/// The value as the golden's JSON has it; whole numbers of any type are alike.
+json::value to_json(const gguf::Value& value) {
+  if (const auto* array = std::get_if<gguf::Array>(&value.data)) {
+    json::array list;
+    std::visit(
+        [&](const auto& items) {
+          for (const auto& item : items) {
+            using Item = std::decay_t<decltype(item)>;
+            if constexpr (!std::is_same_v<Item, gguf::Array>) {
+              if (array->element_type == gguf::ValueType::boolean)
+                list.emplace_back(json::value(item != Item{}));
+              else
+                list.emplace_back(json::value(item));
+            }
+          }
+        },
+        array->items);
+    return list;
+  }
+  return std::visit(
+      [](const auto& held) -> json::value {
+        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, gguf::Array>)
+          return nullptr;
+        else
+          return json::value(held);
+      },
+      value.data);
+}
+
+bool same(const json::value& a, const json::value& b) {
+  if (a.is_number() && b.is_number()) {
+    const double x = a.to_number<double>(), y = b.to_number<double>();
+    return x == y || static_cast<float>(x) == static_cast<float>(y);
+  }
+  if (a.is_array() && b.is_array()) {
+    if (a.get_array().size() != b.get_array().size()) return false;
+    for (std::size_t i = 0; i < a.get_array().size(); ++i)
+      if (!same(a.get_array()[i], b.get_array()[i])) return false;
+    return true;
+  }
+  return a == b;
+}
+
+/// Keys that differ on purpose.
+bool is_exempt(const std::string& model, const std::string& key) {
+  static const std::set<std::pair<std::string, std::string>> exempt = {
+      // The configuration's factor replaces the paper's temperature; both programs multiply by attn_factor.
+      {"llama_biases", "llama.rope.scaling.yarn_attn_factor"},
+      // Fixed ids of the published tokenizers, written whatever the vocabulary holds.
+      {"gemma", "tokenizer.ggml.eot_token_id"},
+      {"falcon", "falcon.context_length"},  // 2048 whatever config.json says
+      {"hunyuan-dense", "tokenizer.ggml.eos_token_id"},
+      {"nemotron", "tokenizer.ggml.unknown_token_id"},
+      {"nemotron", "tokenizer.ggml.padding_token_id"},
+      {"nemotron", "nemotron.rope.scaling.type"},  // "none", which an absent key means too
+  };
+  return exempt.contains({model, key});
+}
+
+class Families : public ::testing::TestWithParam<std::string> {
+ protected:
+  const json::object& expected() {
+    if (expected_.is_null())
+      expected_ = parse(test::read_text(test::convert_golden(GetParam()) / "expected.json"));
+    return expected_.get_object();
+  }
+  json::value expected_;
+};
+
+TEST_P(Families, GiveTheTensorsOfLlamaCppsConverter) {
+  const test::ModelFolder folder(GetParam());
+  const convert::Model model = convert::Model::open(folder.path());
+  const auto infos = model.tensor_infos();
+  const auto plan = convert::plan_types(infos, model.metadata(), *convert::find_mix("BF16"));
+  convert::Encoder encoder(1);
+  const json::object& tensors = expected().at("tensors").get_object();
+  EXPECT_EQ(infos.size(), tensors.size());
+  for (std::size_t i = 0; i < infos.size(); ++i) {
+    const json::value* found = tensors.if_contains(infos[i].name);
+    ASSERT_NE(found, nullptr) << infos[i].name;
+    const json::object& golden = found->get_object();
+    EXPECT_EQ(to_string(plan[i].dtype), std::string_view(golden.at("type").get_string())) << infos[i].name;
+    std::array<std::int64_t, 4> shape{1, 1, 1, 1};
+    std::size_t rank = 0;
+    for (const json::value& extent : golden.at("shape").get_array()) shape[rank++] = extent.get_int64();
+    EXPECT_EQ(infos[i].shape, shape) << infos[i].name;
+    std::vector<std::byte> bytes;
+    encoder.encode(model.tensors()[i], plan[i].dtype, "test", [&](std::span<const std::byte> part) {
+      bytes.insert(bytes.end(), part.begin(), part.end());
+    });
+    if (const json::value* values = golden.if_contains("values")) {
+      const auto* own = reinterpret_cast<const float*>(bytes.data());
+      for (std::size_t k = 0; k < values->get_array().size(); ++k)
+        EXPECT_NEAR(own[k], values->get_array()[k].to_number<double>(), 1e-5 * std::fabs(own[k]))
+            << infos[i].name << " " << k;
+    } else {
+      EXPECT_EQ(hex(xxh64(bytes)), std::string_view(golden.at("xxh64").get_string())) << infos[i].name;
+    }
+  }
+}
+
+TEST_P(Families, GiveTheMetadataOfLlamaCppsConverter) {
+  const test::ModelFolder folder(GetParam());
+  const convert::Model model = convert::Model::open(folder.path());
+  for (const auto& [name, value] : expected().at("metadata").get_object()) {
+    const std::string key(name);
+    if (is_exempt(GetParam(), key)) continue;
+    const gguf::Value* own = model.metadata().find(key);
+    ASSERT_NE(own, nullptr) << key;
+    EXPECT_TRUE(same(to_json(*own), value)) << key << " is " << to_json(*own) << ", expected " << value;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, Families, ::testing::ValuesIn(test::golden_models()),
+                         [](const auto& info) { return test::plain_name(info.param); });
+
+TEST(FamilyTables, EveryFamilyHasAGolden) {
+  std::set<std::string, std::less<>> golden;
+  for (const std::string& name : test::golden_models()) {
+    const json::value config = parse(test::read_text(test::convert_golden(name) / "config.json"));
+    const json::value architecture = config.get_object().at("architectures").get_array().front();
+    const convert::Family* family = convert::find_family(std::string_view(architecture.get_string()));
+    ASSERT_NE(family, nullptr) << name;
+    golden.insert(std::string(family->name));
+  }
+  for (const convert::Family& family : convert::families())
+    EXPECT_TRUE(golden.contains(family.name)) << family.name;
+}
+
+}  // namespace
+}  // namespace quipu

@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Tiny Hugging Face folders of real configuration classes, with what llama.cpp's converter makes of them.
+
+    pip install torch transformers sentencepiece protobuf xxhash
+    PYTHONPATH=FOLDER/gguf-py make_convert_goldens.py --llama-cpp FOLDER [NAME...]     FOLDER: a checkout of llama.cpp
+
+writes tests/goldens/convert/NAME/: config.json and *.safetensors as transformers saves them; expected.json, the
+metadata and tensors (type, shape, XXH64 of the bytes) of the file that convert_hf_to_gguf.py writes;
+logits.gguf, `tokens` (I32 [n]) and `logits` (F32 [n rows of vocab]) as transformers computes them in float32.
+Tokenizers are shared: tests/goldens/convert/tokenizers, written by make_convert_tokenizers.py.
+
+Weights are BF16 and their spread is wider than a fresh model's, so that a wrong permutation, angle or mask shows.
+"""
+
+import argparse
+import importlib
+import json
+import math
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import gguf
+import numpy as np
+import torch
+import transformers
+import xxhash
+
+OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "goldens" / "convert"
+
+BASE = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            max_position_embeddings=256, vocab_size=288, tie_word_embeddings=False, bos_token_id=280, eos_token_id=281,
+            pad_token_id=None)
+SPM = dict(vocab_size=360, bos_token_id=1, eos_token_id=2)
+GPT2 = dict(n_embd=32, n_layer=2, n_head=4, n_positions=64, vocab_size=288, bos_token_id=280, eos_token_id=280)
+MOE = dict(num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=True)
+
+
+def rope(kind="default", theta=10000.0, **more):
+    return dict(rope_parameters=dict(rope_type=kind, rope_theta=theta, **more))
+
+
+LLAMA3 = rope("llama3", 500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=64)
+LONG = rope("longrope", long_factor=[1.0, 1.5, 2.0, 4.0], short_factor=[1.0, 1.1, 1.2, 1.3])
+LAYERS = dict(num_hidden_layers=3, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+              sliding_window=6)
+
+OLD = {key: value for key, value in BASE.items() if key not in ("num_key_value_heads", "intermediate_size")}
+
+# name: (model class, configuration arguments, tokenizer, saving options)
+MODELS = {
+    "llama": ("LlamaForCausalLM", BASE | dict(head_dim=16) | LLAMA3, "bpe", dict(max_shard_size="30KB")),
+    "llama_biases": ("LlamaForCausalLM", BASE | SPM | dict(attention_bias=True, tie_word_embeddings=True)
+                     | rope("yarn", factor=4.0, original_max_position_embeddings=64, attention_factor=1.3), "spm", {}),
+    "mistral": ("MistralForCausalLM", BASE | SPM | dict(sliding_window=6), "spm", {}),
+    "mixtral": ("MixtralForCausalLM", BASE | SPM | dict(num_local_experts=4, num_experts_per_tok=2), "spm", {}),
+    "qwen2": ("Qwen2ForCausalLM", BASE | rope(theta=1000000.0), "bpe", {}),
+    "qwen2moe": ("Qwen2MoeForCausalLM", BASE | MOE | dict(num_experts=4, shared_expert_intermediate_size=40), "bpe", {}),
+    "qwen3": ("Qwen3ForCausalLM", BASE | dict(head_dim=12, tie_word_embeddings=True), "bpe", {}),
+    "qwen3moe": ("Qwen3MoeForCausalLM", BASE | MOE | dict(num_experts=4, head_dim=12), "bpe", {}),
+    "olmoe": ("OlmoeForCausalLM", BASE | dict(num_experts=4, num_experts_per_tok=2), "bpe", {}),
+    "smollm3": ("SmolLM3ForCausalLM", BASE | dict(num_hidden_layers=4, no_rope_layer_interval=4), "bpe", {}),
+    "granite": ("GraniteForCausalLM", BASE | dict(attention_multiplier=0.2, embedding_multiplier=3.0,
+                                                  residual_multiplier=0.5, logits_scaling=2.0), "bpe", {}),
+    "granitemoe": ("GraniteMoeSharedForCausalLM", BASE | dict(
+        num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=40, attention_multiplier=0.2,
+        embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=2.0), "bpe", {}),
+    "arcee": ("ArceeForCausalLM", BASE, "bpe", {}),
+    "seed_oss": ("SeedOssForCausalLM", BASE | dict(head_dim=8, attention_bias=True, attention_out_bias=False), "bpe", {}),
+    "ernie4_5": ("Ernie4_5ForCausalLM", BASE | SPM | dict(head_dim=8), "spm", {}),
+    "hunyuan-dense": ("HunYuanDenseV1ForCausalLM", BASE | dict(head_dim=8), "bpe", {}),
+    "gemma": ("GemmaForCausalLM", BASE | SPM | dict(head_dim=12, tie_word_embeddings=True), "spm", {}),
+    "gemma2": ("Gemma2ForCausalLM", BASE | SPM | LAYERS | dict(
+        head_dim=12, tie_word_embeddings=True, query_pre_attn_scalar=12), "spm", {}),
+    "gemma3": ("Gemma3ForCausalLM", BASE | SPM | dict(
+        num_hidden_layers=3, sliding_window=6, sliding_window_pattern=2, head_dim=12, tie_word_embeddings=True,
+        query_pre_attn_scalar=12, layer_types=["sliding_attention", "sliding_attention", "full_attention"]), "spm", {}),
+    "phi2": ("PhiForCausalLM", BASE | dict(num_key_value_heads=4, intermediate_size=128) | rope(partial_rotary_factor=0.5),
+             "bpe", {}),
+    "phi3": ("Phi3ForCausalLM", BASE | SPM | dict(original_max_position_embeddings=64, sliding_window=None) | LONG, "spm", {}),
+    "olmo2": ("Olmo2ForCausalLM", BASE, "bpe", {}),
+    "exaone4": ("Exaone4ForCausalLM", BASE | LAYERS, "bpe", {}),
+    "glm4": ("Glm4ForCausalLM", BASE | dict(head_dim=8, attention_bias=True) | rope(partial_rotary_factor=0.5), "bpe", {}),
+    "gpt2": ("GPT2LMHeadModel", GPT2, "bpe", {}),
+    "starcoder": ("GPTBigCodeForCausalLM", GPT2 | dict(multi_query=True), "bpe", {}),
+    "starcoder2": ("Starcoder2ForCausalLM", BASE | dict(use_bias=True, sliding_window=None), "bpe", {}),
+    "gptneox": ("GPTNeoXForCausalLM", OLD | rope(partial_rotary_factor=0.25) | dict(intermediate_size=48, use_parallel_residual=True), "bpe", {}),
+    "falcon": ("FalconForCausalLM", OLD | dict(num_kv_heads=2, new_decoder_architecture=True, alibi=False,
+                                                tie_word_embeddings=True), "bpe", {}),
+    "bloom": ("BloomForCausalLM", OLD | dict(n_layer=2, n_head=4), "bpe", {}),
+    "mpt": ("MptForCausalLM", dict(d_model=32, n_layers=2, n_heads=4, max_seq_len=64, vocab_size=288), "bpe", {}),
+    "stablelm": ("StableLmForCausalLM", BASE | rope(partial_rotary_factor=0.25) | dict(use_qkv_bias=True),
+                 "bpe", {}),
+    "nemotron": ("NemotronForCausalLM", BASE | SPM | rope(partial_rotary_factor=0.5), "spm", {}),
+    "command-r": ("CohereForCausalLM", BASE | dict(use_qk_norm=True, tie_word_embeddings=True, logit_scale=0.25), "bpe", {}),
+    "cohere2": ("Cohere2ForCausalLM", BASE | LAYERS | dict(tie_word_embeddings=True, logit_scale=0.25), "bpe", {}),
+    "bert": ("BertModel", dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+                               vocab_size=128, max_position_embeddings=64, pad_token_id=0), "wordpiece", {}),
+}
+# Configuration keys that files in the wild have and the class does not save.
+ADDED_KEYS = {"cohere2": dict(rotary_pct=1.0), "gptneox": dict(rotary_pct=0.25), "gpt2": dict(n_ctx=64),
+              "mpt": dict(architectures=["MPTForCausalLM"]), "bloom": dict(seq_length=256)}
+
+
+def randomize(model, generator):
+    for name, weight in model.named_parameters():
+        noise = torch.randn(weight.shape, generator=generator)
+        if name.endswith("bias"):
+            scaled = 0.3 * noise
+        elif weight.dim() == 1 or "norm" in name.lower():
+            plus_one = type(model).__name__.startswith(("Gemma", "Nemotron"))
+            scaled = (0 if plus_one else 1) + 0.3 * noise
+        elif "embed" in name or "wte" in name or "wpe" in name:
+            scaled = noise
+        else:
+            scaled = 1.3 * noise / math.sqrt(weight.shape[-1])
+        weight.data.copy_(scaled.to(torch.bfloat16).float())
+
+
+def run_llama_converter(folder, llama_cpp, tokenizer):
+    """The GGUF file that llama.cpp's converter writes; its list of known tokenizers has no tiny ones."""
+    sys.path.insert(0, str(llama_cpp))
+    base = importlib.import_module("conversion.base")
+    script = importlib.import_module("convert_hf_to_gguf")
+    base.TextModel.get_vocab_base_pre = lambda self, _: {"bpe": "llama-bpe", "wordpiece": "jina-v2-en"}.get(tokenizer, "default")
+    # The configuration as it lies there: newer versions of transformers drop keys that the converter reads.
+    base.ModelBase.load_hparams = staticmethod(lambda path, *_, **__: json.loads((path / "config.json").read_text()))
+    # GLM's own tokens are not in the tiny vocabulary.
+    importlib.import_module("conversion.glm").Glm4Model.set_vocab = base.TextModel._set_vocab_gpt2
+    out = folder / "expected.gguf"
+    sys.argv = ["convert_hf_to_gguf.py", str(folder), "--outfile", str(out), "--outtype", "bf16"]
+    script.main()
+    return out
+
+
+def value_of(field):
+    value = field.contents()
+    return value if not isinstance(value, list) or len(value) <= 64 else {
+        "count": len(value), "xxh64": xxhash.xxh64("\n".join(map(str, value)).encode()).hexdigest()}
+
+
+def describe(path):
+    reader = gguf.GGUFReader(path)
+    metadata = {}
+    for key, field in reader.fields.items():
+        if not key.startswith(("GGUF.", "tokenizer.ggml.tokens", "tokenizer.ggml.merges", "tokenizer.ggml.scores",
+                               "tokenizer.ggml.token_type", "general.")) or key == "general.architecture":
+            metadata[key] = value_of(field)
+    tensors = {}
+    for tensor in reader.tensors:
+        tensors[tensor.name] = dict(type=tensor.tensor_type.name, shape=[int(n) for n in tensor.shape],
+                                    xxh64=xxhash.xxh64(tensor.data.tobytes()).hexdigest())
+        if tensor.name.startswith("rope_"):  # computed: in float32 there
+            tensors[tensor.name]["values"] = [float(x) for x in tensor.data]
+    return dict(metadata=metadata, tensors=tensors)
+
+
+def make(name, llama_cpp):
+    class_name, arguments, tokenizer, saving = MODELS[name]
+    model_class = getattr(transformers, class_name)
+    config = model_class.config_class(**arguments, attn_implementation="eager")
+    model = model_class(config).float().eval()
+    generator = torch.Generator().manual_seed(sum(map(ord, name)))
+    randomize(model, generator)
+
+    folder = OUT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    tokens = torch.randint(3, arguments["vocab_size"] - 10, (1, 14), generator=generator)
+    with torch.no_grad():
+        out = model(tokens)
+        rows = out.logits[0] if hasattr(out, "logits") else out.last_hidden_state[0]
+    golden_tokens, golden_rows = tokens[0].to(torch.int32).numpy(), rows.float().numpy()
+    model.to(torch.bfloat16).save_pretrained(folder, **saving)
+    settings = json.loads((folder / "config.json").read_text())
+    settings |= ADDED_KEYS.get(name, {})
+    settings.pop("transformers_version", None)
+    (folder / "config.json").write_text(json.dumps(settings, indent=1, sort_keys=True) + "\n")
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    (folder / "tokenizer").write_text(tokenizer + "\n")
+
+    with tempfile.TemporaryDirectory() as temporary:
+        whole = pathlib.Path(temporary) / name
+        shutil.copytree(folder, whole)
+        shutil.copytree(OUT / "tokenizers" / tokenizer, whole, dirs_exist_ok=True)
+        expected = describe(run_llama_converter(whole, llama_cpp, tokenizer))
+    (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
+
+    golden = gguf.GGUFWriter(folder / "logits.gguf", "golden")
+    golden.add_string("golden.source", f"transformers {transformers.__version__}, torch {torch.__version__}")
+    golden.add_tensor("tokens", golden_tokens)
+    golden.add_tensor("logits", np.ascontiguousarray(golden_rows))
+    golden.write_header_to_file()
+    golden.write_kv_data_to_file()
+    golden.write_tensors_to_file()
+    golden.close()
+    for path in folder.iterdir():
+        path.chmod(0o644)
+    print(name, sum(p.stat().st_size for p in folder.iterdir()), "bytes", "logits", float(rows.abs().max()))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--llama-cpp", type=pathlib.Path, required=True)
+    parser.add_argument("names", nargs="*", help="models to make (default: all)")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    for name in arguments.names or MODELS:
+        try:
+            make(name, arguments.llama_cpp)
+        except (Exception, SystemExit) as error:  # the others are made all the same
+            print("FAILED", name, type(error).__name__, error)
+
+
+if __name__ == "__main__":
+    main()
