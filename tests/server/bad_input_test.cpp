@@ -18,6 +18,7 @@ TestServer& shared() {
     return s;
   }();
   static TestServer server(settings);
+  server.served();  // loaded
   return server;
 }
 
@@ -30,7 +31,6 @@ struct Case {
 };
 
 TEST(BadInput, EachGetsItsStatusAndASentenceThatNamesIt) {
-  shared().served();
   const std::string chat = "/v1/chat/completions", complete = "/v1/completions", own = "/completion";
   const std::vector<Case> cases = {
       {chat, "", 400, "not valid JSON"},
