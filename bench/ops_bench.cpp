@@ -1,5 +1,6 @@
-// Speed of linear for every weight dtype: bytes of weights a second for 1 to 32 rows (decode, sequences
-// together), operations a second for 512 (prefill), each with its share of a peak measured in the same run.
+// Speed of linear for every weight dtype, and of the experts of a layer: bytes of weights a second for 1 to 32
+// rows (decode, sequences together), operations a second for 512 (prefill), each with its share of a peak
+// measured in the same run.
 //
 //   ops_bench [--benchmark_filter=Q4_K] …      QUIPU_THREADS=n and QUIPU_ISA=avx2 choose threads and kernels
 #include <benchmark/benchmark.h>
@@ -89,6 +90,89 @@ void linear(benchmark::State& state, DType dtype, std::int64_t rows,
   }
 }
 
+/// The shape of a layer of Qwen3-30B-A3B, with half its experts: 8 of 64, a matrix of 2048 by 768 each.
+constexpr std::int64_t kExperts = 64, kUsed = 8, kInner = 768;
+
+/// Experts that at least one of the rows chooses.
+std::size_t chosen_experts(const float* logits, std::int64_t rows) {
+  std::vector<bool> chosen(kExperts, false);
+  for (std::int64_t t = 0; t < rows; ++t) {
+    std::vector<std::size_t> order(kExperts);
+    for (std::size_t e = 0; e < order.size(); ++e) order[e] = e;
+    const float* row = logits + t * kExperts;
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return row[a] > row[b]; });
+    for (std::size_t j = 0; j < kUsed; ++j) chosen[order[j]] = true;
+  }
+  return static_cast<std::size_t>(std::count(chosen.begin(), chosen.end(), true));
+}
+
+void experts(benchmark::State& state, DType dtype, std::int64_t rows,
+             const std::shared_ptr<backends::Backend>& cpu, Peaks peaks) {
+  const std::size_t expert_bytes = row_bytes(dtype, kWidth) * kInner, layer_bytes = expert_bytes * kExperts;
+  const std::size_t layers = rows >= 512 ? 1 : (kStreamedBytes + layer_bytes - 1) / layer_bytes;
+  const std::vector<std::byte> data = weights(dtype, layers * layer_bytes);
+  // Runs take turns at the rows of the tables, so that other experts are chosen each time.
+  const std::int64_t turns = rows >= 512 ? 1 : 16, table_rows = rows * turns;
+  const std::vector<float> x_table = random_floats(static_cast<std::size_t>(table_rows * kWidth));
+  const std::vector<float> logits = random_floats(static_cast<std::size_t>(table_rows * kExperts) * layers);
+
+  graph::Builder b;
+  const auto input = [&](const float* table, std::int64_t width) {
+    return b.gather_outputs(
+        b.embed({"x", DType::f32, {width, table_rows, 1, 1}, reinterpret_cast<const std::byte*>(table)}));
+  };
+  b.at("x");
+  const graph::Value x = input(x_table.data(), kWidth);
+  graph::Value y;
+  for (std::size_t i = 0; i < layers; ++i) {
+    graph::MoeRoute route;
+    route.logits = input(logits.data() + i * static_cast<std::size_t>(table_rows * kExperts), kExperts);
+    route.used = kUsed;
+    y = b.at("experts").moe_linear(
+        x, b.moe_route(route), {"w", dtype, {kWidth, kInner, kExperts, 1}, data.data() + i * layer_bytes});
+  }
+  backends::Program program(b.finish(y), {&cpu, 1}, rows, rows);
+
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows));
+  std::vector<std::uint32_t> output_rows;
+  for (std::uint32_t t = 0; t < rows; ++t) output_rows.push_back(t);
+  const graph::SequenceRows sequence{0, static_cast<std::uint32_t>(rows), 0, {}};
+  std::vector<float> outputs(static_cast<std::size_t>(rows * kUsed * kInner));
+  graph::Step step;
+  step.tokens = tokens;
+  step.sequences = {&sequence, 1};
+  step.output_rows = output_rows;
+  step.outputs = outputs.data();
+  std::int64_t turn = 0;
+  double bytes = 0, operations = 0;
+  const auto run_turn = [&] {
+    for (std::size_t t = 0; t < tokens.size(); ++t)
+      tokens[t] = static_cast<std::int32_t>(turn * rows + static_cast<std::int64_t>(t));
+    program.run(step);
+  };
+  run_turn();
+  for (auto _ : state) {
+    run_turn();
+    state.PauseTiming();
+    for (std::size_t i = 0; i < layers; ++i)
+      bytes += static_cast<double>(
+          expert_bytes *
+          chosen_experts(logits.data() + (static_cast<std::int64_t>(i) * table_rows + turn * rows) * kExperts,
+                         rows));
+    operations += 2.0 * static_cast<double>(layers) * static_cast<double>(rows * kUsed) * kWidth * kInner;
+    turn = (turn + 1) % turns;
+    state.ResumeTiming();
+  }
+  const auto rate = benchmark::Counter::kIsRate;
+  if (rows >= 512) {
+    state.counters["GOPS"] = benchmark::Counter(operations / 1e9, rate);
+    state.counters["of_int8_peak"] = benchmark::Counter(operations / peaks.operations_per_second, rate);
+  } else {
+    state.counters["GB/s"] = benchmark::Counter(bytes / 1e9, rate);
+    state.counters["of_read_peak"] = benchmark::Counter(bytes / peaks.bytes_per_second, rate);
+  }
+}
+
 int run(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
@@ -110,6 +194,13 @@ int run(int argc, char** argv) {
           ->MinTime(0.3)
           ->Unit(benchmark::kMillisecond);
   }
+  for (const DType dtype : {DType::q4_0, DType::q4_k, DType::q6_k, DType::q8_0, DType::mxfp4, DType::bf16})
+    for (const std::int64_t rows : {1, 8, 512})
+      benchmark::RegisterBenchmark(fmt::format("experts/{}/rows:{}", to_string(dtype), rows).c_str(),
+                                   [=](benchmark::State& state) { experts(state, dtype, rows, cpu, peaks); })
+          ->UseRealTime()
+          ->MinTime(0.3)
+          ->Unit(benchmark::kMillisecond);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;

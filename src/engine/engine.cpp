@@ -111,6 +111,10 @@ void Engine::Impl::set_up() {
   vocab = graph.value(graph.output).width;
   const std::int64_t trained = model->hyperparameters().trained_context;
   if (options.context == 0 && trained == 0) options.context = 2048;
+  if (options.context > graph.position_limit)
+    fail(ErrorCode::invalid_argument,
+         "-c is {}: the model has learned {} positions and knows none beyond them", options.context,
+         graph.position_limit);
   const std::int64_t most_useful = std::max(options.context, trained) * options.sequences;
   const std::int64_t rows = std::max(std::min(options.batch, most_useful), std::int64_t{1});
   const std::int64_t logit_rows = std::clamp<std::int64_t>(kPromptLogitBytes / (vocab * 4), 1, rows);

@@ -26,6 +26,8 @@ struct Describe {
   Description operator()(const Attention& op) const { return {"attention", {op.q, op.k, op.v}}; }
   Description operator()(const Glu& op) const { return {"glu", {op.gate, op.up}}; }
   Description operator()(const Activate& op) const { return {"activate", {op.x}}; }
+  Description operator()(const Xielu& op) const { return {"xielu", {op.x}}; }
+  Description operator()(const PositionTemperature&) const { return {"position_temperature", {}}; }
   Description operator()(const Add& op) const { return {"add", {op.a, op.b}}; }
   Description operator()(const Mul& op) const { return {"mul", {op.a, op.b}}; }
   Description operator()(const Scale& op) const { return {"scale", {op.x}}; }
@@ -101,6 +103,10 @@ Value Builder::glu(Value gate, Value up, Activation activation, float limit, flo
   return push(Glu{gate, up, activation, limit, up_shift});
 }
 Value Builder::activate(Value x, Activation activation) { return push(Activate{x, activation}); }
+Value Builder::xielu(Xielu op) { return push(op); }
+Value Builder::position_temperature(float scale, std::int64_t length) {
+  return push(PositionTemperature{scale, length});
+}
 Value Builder::add(Value a, Value b) { return push(Add{a, b}); }
 Value Builder::mul(Value a, Value b) { return push(Mul{a, b}); }
 Value Builder::scale(Value x, float factor) { return push(Scale{x, factor}); }

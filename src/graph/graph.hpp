@@ -103,6 +103,18 @@ struct Activate {
   Value x;
   Activation activation;
 };
+/// out = alpha_p x^2 + beta x for x > 0, else alpha_n (exp(min(x, eps)) - 1 - x) + beta x. Source: Huang 2024
+/// (xIELU).
+struct Xielu {
+  Value x;
+  float alpha_p, alpha_n, beta, eps;
+};
+/// One factor a row: out[t] = 1 + scale ln(1 + floor(position(t) / length)), by which queries grow beyond the
+/// length they were trained for. Source: Meta 2025 (Llama 4), Mistral 2025 (Ministral 3).
+struct PositionTemperature {
+  float scale;
+  std::int64_t length;
+};
 struct Add {
   Value a, b;
 };
@@ -136,7 +148,9 @@ struct HeadLinear {
 /// Most experts of a layer: they are numbered in float values, and a row's scores fit a small buffer.
 inline constexpr std::int64_t kMaxExperts = 4096;
 /// How router logits become scores: over all experts, each on its own, or over the chosen ones alone.
-enum class Gating : std::uint8_t { softmax, sigmoid, softmax_of_chosen };
+/// SparseMixer (Liu et al. 2024): each choice weighs exp(0) against the experts that remain and are within 2
+/// % of the best of them.
+enum class Gating : std::uint8_t { softmax, sigmoid, softmax_of_chosen, sparse_mixer };
 /// Chooses `used` experts a row: those of the highest score (+ bias[e], which takes part in the choice only),
 /// the lower number first when equal. With groups > 1 only experts of the `groups_used` best groups (equal
 /// runs of experts; a group counts for the sum of its `group_top` highest) may be chosen. out row: [used]
@@ -168,9 +182,9 @@ struct GatherOutputs {
   Value x;
 };
 
-using Op =
-    std::variant<Embed, EmbedPositions, RmsNorm, LayerNorm, Linear, Rope, Attention, Glu, Activate, Add, Mul,
-                 Scale, Slice, Concat, HeadLinear, MoeRoute, MoeLinear, MoeCombine, GatherOutputs>;
+using Op = std::variant<Embed, EmbedPositions, RmsNorm, LayerNorm, Linear, Rope, Attention, Glu, Activate,
+                        Xielu, PositionTemperature, Add, Mul, Scale, Slice, Concat, HeadLinear, MoeRoute,
+                        MoeLinear, MoeCombine, GatherOutputs>;
 
 /// "linear", "rms_norm"…: for messages and profiles.
 std::string_view op_name(const Op& op);
@@ -216,6 +230,8 @@ class Builder {
   Value attention(Attention op);
   Value glu(Value gate, Value up, Activation activation, float limit = 0, float up_shift = 0);
   Value activate(Value x, Activation activation);
+  Value xielu(Xielu op);
+  Value position_temperature(float scale, std::int64_t length);
   Value add(Value a, Value b);
   Value mul(Value a, Value b);
   Value scale(Value x, float factor);

@@ -88,6 +88,19 @@ class ShapeRule {
     return same(op.gate, op.up);
   }
   ValueInfo operator()(const Activate& op) const { return info(op.x); }
+  ValueInfo operator()(const Xielu& op) const {
+    if (!std::isfinite(op.alpha_p) || !std::isfinite(op.alpha_n) || !std::isfinite(op.beta) || !(op.eps <= 0))
+      fail(ErrorCode::internal, "node '{}': xielu of {}, {}, {}, {} needs numbers, the last at most 0",
+           printable(node_), op.alpha_p, op.alpha_n, op.beta, op.eps);
+    return info(op.x);
+  }
+  ValueInfo operator()(const PositionTemperature& op) const {
+    if (!std::isfinite(op.scale) || op.length < 1)
+      fail(ErrorCode::internal,
+           "node '{}': a temperature of {} over {} positions needs a number and a length", printable(node_),
+           op.scale, op.length);
+    return {Rows::tokens, 1};
+  }
   ValueInfo operator()(const Add& op) const { return same(op.a, op.b); }
   ValueInfo operator()(const Mul& op) const {
     const ValueInfo a = info(op.a), b = info(op.b);

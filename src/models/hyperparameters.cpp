@@ -81,10 +81,33 @@ void read_scales(const Keys& keys, Hyperparameters& h) {
   h.logit_scale = read("logit_scale");
   h.attention_soft_cap = read("attn_logit_softcapping");
   h.final_soft_cap = read("final_logit_softcapping");
+  h.temperature_scale = read("attention.temperature_scale");
   h.clamp_qkv = read("attention.clamp_kqv");
   h.alibi_max_bias = read("attention.max_alibi_bias");
   if (const auto parallel = keys.metadata().try_bool(keys.key("use_parallel_residual")))
     h.parallel_residual = *parallel;
+}
+
+/// The activation's numbers, one for all blocks or one for each; these keys have no architecture before them.
+void read_xielu(const Keys& keys, Hyperparameters& h) {
+  const auto read = [&](std::string_view name, std::vector<double>& to) {
+    const gguf::Value* value = keys.metadata().find(name);
+    if (value == nullptr) return;
+    if (value->type != gguf::ValueType::array) {
+      to.assign(h.layers, keys.metadata().get_float(name));
+    } else {
+      const std::vector<float> numbers = *keys.metadata().try_floats(name);
+      to.assign(numbers.begin(), numbers.end());
+    }
+    if (to.size() != h.layers ||
+        !std::all_of(to.begin(), to.end(), [](double v) { return std::isfinite(v); }))
+      fail(ErrorCode::bad_file, "{}: {} has {} values, expected a finite number for each of the {} blocks",
+           keys.file(), name, to.size(), h.layers);
+  };
+  read("xielu.alpha_p", h.xielu.alpha_p);
+  read("xielu.alpha_n", h.xielu.alpha_n);
+  read("xielu.beta", h.xielu.beta);
+  read("xielu.eps", h.xielu.eps);
 }
 
 void read_experts(const Keys& keys, Hyperparameters& h) {
@@ -157,6 +180,7 @@ Hyperparameters read_hyperparameters(const gguf::File& file, std::string_view ar
   read_epsilon(keys, h);
   read_window(keys, h);
   read_scales(keys, h);
+  read_xielu(keys, h);
   read_latent(keys, h);
 
   read_rope_dims(keys, h);

@@ -85,6 +85,10 @@ struct Hyperparameters {
   float embedding_scale = 0, residual_scale = 0, attention_scale = 0, logit_scale = 0;
   float attention_soft_cap = 0, final_soft_cap = 0;
   float clamp_qkv = 0, alibi_max_bias = 0;
+  float temperature_scale = 0;  ///< attention.temperature_scale
+  struct Xielu {
+    std::vector<double> alpha_p, alpha_n, beta, eps;  ///< [layers], or empty
+  } xielu;
   bool parallel_residual = true;  ///< use_parallel_residual
   ExpertSettings experts;
   LatentSettings latent;

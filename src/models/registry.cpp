@@ -3,6 +3,7 @@
 
 // A row declares the function and enters it into the table.
 #define QUIPU_ARCHITECTURES(ROW)          \
+  ROW("apertus", build_apertus)           \
   ROW("arcee", build_arcee)               \
   ROW("bloom", build_bloom)               \
   ROW("cohere2", build_cohere2)           \
@@ -27,12 +28,14 @@
   ROW("hunyuan-moe", build_hunyuan)       \
   ROW("llama", build_llama)               \
   ROW("minimax-m2", build_minimax_m2)     \
+  ROW("mistral3", build_mistral3)         \
   ROW("mpt", build_mpt)                   \
   ROW("nemotron", build_nemotron)         \
   ROW("olmo2", build_olmo2)               \
   ROW("olmoe", build_olmoe)               \
   ROW("phi2", build_phi2)                 \
   ROW("phi3", build_phi3)                 \
+  ROW("phimoe", build_phimoe)             \
   ROW("qwen2", build_qwen2)               \
   ROW("qwen2moe", build_qwen2moe)         \
   ROW("qwen3", build_qwen3)               \

@@ -123,6 +123,15 @@ TEST_F(Experts, AClampedAndShiftedGluAgreesWithNumpy) {
          {1e-7, 1.2e-7}, {2e-5, 2e-6});
 }
 
+TEST_F(Experts, XieluAgreesWithNumpy) {
+  expect("xielu",
+         {{table("xielu.x")},
+          [](Builder& g, Inputs in) {
+            return g.xielu({.x = in[0], .alpha_p = 0.9F, .alpha_n = 1.3F, .beta = 0.4F, .eps = -1e-6F});
+          }},
+         {1e-7, 1.2e-7}, {1e-6, 1e-6});
+}
+
 TEST_F(Experts, RotationBehindTheFirstElementsAgreesWithNumpy) {
   const auto inv_freq = std::make_shared<const std::vector<double>>(
       std::vector<double>{1, std::pow(10000.0, -0.25), 0.01, std::pow(10000.0, -0.75)});
@@ -157,6 +166,12 @@ TEST_F(Experts, SlicesJoinsFactorsAndPositionsByHand) {
                                   11, 12, 17, 18, 13, 14, 17, 18, 15, 16, 17, 18}));
     EXPECT_EQ(run({b, f}, [](Builder& g, Inputs x) { return g.mul(x[0], x[1]); }),
               (std::vector<float>{14, 16, -17, -18}));
+    // 1 + 0.5 ln 1, ln 2, ln 2, ln 3 at positions 1, 2, 3, 4 of lengths of 2.
+    OpProgram growing({{}, [](Builder& g, Inputs) { return g.position_temperature(0.5F, 2); }}, {backend}, 4);
+    const BatchSequence four{{0, 0, 0, 0}, 1, {0}};
+    EXPECT_EQ(difference(growing.run({&four, 1}), std::vector<float>{1, 1.3465736F, 1.3465736F, 1.5493061F},
+                         {1e-7, 1e-7}),
+              "");
     OpProgram program({{}, [&](Builder& g, Inputs) { return g.embed_positions(positions); }}, {backend}, 4);
     const BatchSequence late{{0, 0}, 1, {0}};
     EXPECT_EQ(program.run({&late, 1}), (std::vector<float>{1.5F, 2, 2.5F, 3}));

@@ -47,6 +47,7 @@ LATENT = dict(q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=12, qk_rope_head
               num_key_value_heads=4)
 
 FAMILIES = {
+    "apertus": ("Apertus", SMALL | dict(hidden_act="xielu") | rope(), [40]),
     "arcee": ("Arcee", SMALL | rope(), [40]),
     "bloom": ("Bloom", dict(hidden_size=36, n_layer=2, n_head=6, vocab_size=64, layer_norm_epsilon=1e-5), [40]),
     "cohere2": ("Cohere2", LAYER | dict(rotary_pct=1.0, num_hidden_layers=5, sliding_window=9, logit_scale=0.25,
@@ -101,10 +102,14 @@ FAMILIES = {
                                  attention_multiplier=0.2, logits_scaling=2.5) | rope(), [40]),
     "hunyuan_dense": ("HunYuanDenseV1", SMALL | dict(head_dim=12) | rope(), [40]),
     "hunyuan_moe": ("HunYuanMoEV1", SMALL | dict(head_dim=12, num_experts=6, moe_topk=[2, 2], num_shared_expert=[1, 1],
-                                                 moe_intermediate_size=[48, 48])
+                                                 intermediate_size=40,
+                                                 moe_intermediate_size=[40, 40])
                     | rope(), [40]),
     "minimax_m2": ("MiniMaxM2", SMALL | LOCAL | dict(head_dim=16, use_qk_norm=True, rotary_dim=8)
                    | rope(partial_rotary_factor=0.5), [40]),
+    "ministral3": ("Ministral3", SMALL | dict(head_dim=12)
+                   | rope(10000.0, "yarn", mscale=1.0, mscale_all_dim=1.0, beta_fast=32.0, beta_slow=1.0,
+                          llama_4_scaling_beta=0.3, **YARN), [150]),
     "mixtral": ("Mixtral", SMALL | LOCAL | dict(intermediate_size=40, sliding_window=None) | rope(), [40]),
     "mpt": ("Mpt", dict(d_model=36, n_heads=6, n_layers=2, expansion_ratio=4, max_seq_len=256, vocab_size=64), [40]),
     "nemotron": ("Nemotron", SMALL | dict(norm_eps=1e-5) | rope(partial_rotary_factor=0.5), [40]),
@@ -116,6 +121,8 @@ FAMILIES = {
     "phi3": ("Phi3", SMALL | dict(pad_token_id=0, original_max_position_embeddings=256) | rope(), [40]),
     "phi3_within": ("Phi3", SMALL | LONGROPE | dict(pad_token_id=0, original_max_position_embeddings=64), [40]),
     "phi3_beyond": ("Phi3", SMALL | LONGROPE | dict(pad_token_id=0, original_max_position_embeddings=64), [100]),
+    "phimoe": ("Phimoe", SMALL | LOCAL | dict(intermediate_size=40, attention_bias=True, lm_head_bias=True,
+                                              pad_token_id=0, original_max_position_embeddings=256) | rope(), [40]),
     "qwen2moe": ("Qwen2Moe", SMALL | EXPERTS | dict(moe_intermediate_size=24, shared_expert_intermediate_size=40)
                  | rope(), [40]),
     "qwen3moe": ("Qwen3Moe", SMALL | EXPERTS | dict(moe_intermediate_size=24, head_dim=12, norm_topk_prob=True)
@@ -148,12 +155,16 @@ def to_gguf(model, config, path, add_vocabulary):
         # What the converter asks for and transformers no longer writes.
         if hparams["model_type"] == "gpt_neox":
             hparams["rotary_pct"] = hparams["rope_parameters"]["partial_rotary_factor"]
-        if hparams["model_type"] == "mpt":
-            hparams["architectures"] = ["MPTForCausalLM"]
+        older = {"mpt": "MPTForCausalLM", "phimoe": "PhiMoEForCausalLM"}
+        if hparams["model_type"] in older:
+            hparams["architectures"] = [older[hparams["model_type"]]]
         converter = get_model_class(get_model_architecture(hparams, ModelType.TEXT))
         own = type(converter.__name__, (converter,), {
             "model_arch": converter.model_arch,
             "set_vocab": lambda self: add_vocabulary(self.gguf_writer, config.vocab_size),
             "_register": False,
         })
-        own(folder, gguf.LlamaFileType.ALL_F32, path, model_name=path.stem, eager=True, hparams=hparams).write()
+        writer = own(folder, gguf.LlamaFileType.ALL_F32, path, model_name=path.stem, eager=True, hparams=hparams)
+        if hasattr(writer, "impl"):  # a converter that hands its work on
+            writer.impl.set_vocab = lambda: add_vocabulary(writer.impl.gguf_writer, config.vocab_size)
+        writer.write()

@@ -232,6 +232,12 @@ put("clamped_glu.up", up)
 g, u = np.minimum(gate.astype(f64), 7), np.clip(up.astype(f64), -7, 7)
 result("clamped_glu", (u + 1) * g * sigmoid(f64(1.702) * g))
 
+x = normal(4, 20, scale=3)
+X = x.astype(f64)
+p, m, beta, e = (f64(np.float32(v)) for v in (0.9, 1.3, 0.4, -1e-6))
+put("xielu.x", x)
+result("xielu", np.where(X > 0, p * X * X + beta * X, m * (np.expm1(np.minimum(X, e)) - X) + beta * X))
+
 x = normal(6, 2, 14)
 y = x.astype(f64).copy()
 y[..., 4:12] = rotate(x[..., 4:12], np.arange(6, dtype=f64), 10000.0 ** (-np.arange(4) / 4), False, 1.0)
@@ -249,6 +255,15 @@ def softmax(v):
 def route(logits, used, gating, bias=None, renormalise=False, scale=1.0, groups=1, groups_used=1, group_top=1):
     """Numbers and weights of one row's experts."""
     logits = logits.astype(f64)
+    if gating == "sparse_mixer":  # Phi-3.5-MoE's code, for any number of choices
+        left, chosen, weights = logits.copy(), [], []
+        for _ in range(used):
+            best = int(np.argmax(left))
+            far = (left[best] - logits) / np.maximum(np.abs(logits), left[best]) > 0.02
+            chosen.append(best)
+            weights.append(softmax(np.where(far, -np.inf, left))[best])
+            left[best] = -np.inf
+        return np.array(chosen + weights)
     scores = {"softmax": softmax, "sigmoid": sigmoid, "softmax_of_chosen": lambda v: v}[gating](logits)
     choice = scores + (0 if bias is None else bias.astype(f64))
     if groups > 1:
@@ -273,6 +288,7 @@ ROUTES = {  # experts, options
     "chosen": (32, dict(used=4, gating="softmax_of_chosen")),
     "sigmoid": (19, dict(used=3, gating="sigmoid", renormalise=True, scale=2.5)),
     "biased": (24, dict(used=4, gating="sigmoid", renormalise=True, scale=1.5, bias=True)),
+    "sparse_mixer": (300, dict(used=2, gating="sparse_mixer")),
     "groups_by_best": (24, dict(used=5, groups=4, groups_used=2)),
     "groups_by_two": (32, dict(used=6, gating="sigmoid", bias=True, renormalise=True, groups=8, groups_used=3,
                                group_top=2)),
@@ -288,7 +304,7 @@ for name, (experts, options) in ROUTES.items():
     for key in ("used", "groups", "groups_used", "group_top"):
         writer.add_uint32(f"route.{name}.{key}", options.get(key, 1))
     writer.add_uint32(f"route.{name}.gating",
-                      ["softmax", "sigmoid", "softmax_of_chosen"].index(options["gating"]))
+                      ["softmax", "sigmoid", "softmax_of_chosen", "sparse_mixer"].index(options["gating"]))
     writer.add_bool(f"route.{name}.renormalise", options.get("renormalise", False))
     writer.add_float32(f"route.{name}.scale", options.get("scale", 1.0))
 writer.add_array("route.cases", list(ROUTES))

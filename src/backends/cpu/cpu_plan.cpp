@@ -290,6 +290,19 @@ class Schedule {
     add_elementwise(ElementwiseStep::Kind::activate, op.x, op.x, out).activation =
         static_cast<int>(op.activation);
   }
+  void add(const graph::Xielu& op, Value out) {
+    ElementwiseStep& s = add_elementwise(ElementwiseStep::Kind::xielu, op.x, op.x, out);
+    const float settings[] = {op.alpha_p, op.alpha_n, op.beta, op.eps};
+    std::copy_n(settings, 4, s.xielu);
+  }
+  void add(const graph::PositionTemperature& op, Value out) {
+    auto& s = push<TemperatureStep>();
+    s.out = at(out);
+    s.scale = op.scale;
+    s.length = op.length;
+    s.cut = row_cut(Rows::tokens);
+    s.accesses = {access(out, true, s.cut)};
+  }
   void add(const graph::Add& op, Value out) { add_elementwise(ElementwiseStep::Kind::add, op.a, op.b, out); }
   void add(const graph::Mul& op, Value out) { add_elementwise(ElementwiseStep::Kind::mul, op.a, op.b, out); }
   void add(const graph::Scale& op, Value out) {
@@ -395,10 +408,10 @@ class Schedule {
   // ---- experts ----
 
   Access grouping_access(bool write) const {
-    return shared(private_.grouping.memory.offset, private_.grouping_bytes, write, Cut{});
+    return shared(private_.grouping.offset, private_.grouping_bytes, write, Cut{});
   }
   Access pairs_access(bool write) const {
-    return shared(private_.pair_rows.memory.offset, private_.pair_bytes, write, Cut{});
+    return shared(private_.pair_rows.offset, private_.pair_bytes, write, Cut{});
   }
 
   void add(const graph::MoeRoute& op, Value out) {
@@ -429,7 +442,7 @@ class Schedule {
     s.heads = heads;
     s.used = used;
     s.groups = groups;
-    s.to = private_.grouping;
+    s.to = {private_.grouping, groups, private_.rows * used};
     s.accesses = {grouping_access(true)};
     if (!heads) s.accesses.push_back(access(route, false, Cut{}));
   }
@@ -437,14 +450,17 @@ class Schedule {
   void add_experts(Value x, Value out, const TensorView& weight, const std::optional<TensorView>& bias,
                    std::size_t used) {
     const bool quantized = is_quantized(weight);
+    const std::size_t pairs = private_.rows * used;
+    const Grouping grouping{private_.grouping, size(weight.shape[2]), pairs};
+    const QuantizedAt rows{private_.pair_rows, pairs};
     if (quantized && paired_ != x) {
       paired_ = x;
       auto& q = push<QuantizePairsStep>();
       q.x = at(x);
       q.used = used;
       q.width = size(weight.width());
-      q.grouping = private_.grouping;
-      q.to = private_.pair_rows;
+      q.grouping = grouping;
+      q.to = rows;
       q.accesses = {access(x, false, Cut{}), grouping_access(false), pairs_access(true)};
     }
     auto& s = push<ExpertsLinearStep>();
@@ -455,8 +471,8 @@ class Schedule {
     s.used = used;
     s.slot = slot_of(weight);
     s.quantized = quantized;
-    s.grouping = private_.grouping;
-    s.from = private_.pair_rows;
+    s.grouping = grouping;
+    s.from = rows;
     s.work = private_.work;
     s.accesses = {access(out, true, Cut{}), grouping_access(false)};
     s.accesses.push_back(quantized ? pairs_access(false) : access(x, false, Cut{}));

@@ -72,6 +72,14 @@ void glu(int kind, const float* gate, const float* up, float* y, std::size_t n, 
     store_part(y + i, activation(kind, g) * (u + more), m);
   });
 }
+void xielu(const float* x, const float* settings, float* y, std::size_t n) {
+  const V16 p = set1(settings[0]), m = set1(settings[1]), beta = set1(settings[2]), eps = set1(settings[3]);
+  for_lanes(n, [&](std::size_t i, std::size_t count) {
+    const V16 v = load_part(x + i, count);
+    const V16 up = (p * v) * v, down = m * ((exp(select_less(v, eps, v, eps)) - set1(1)) - v);
+    store_part(y + i, select_less(set1(0), v, up, down) + beta * v, count);
+  });
+}
 void add_rows(const float* a, const float* b, float* y, std::size_t n) {
   for_lanes(n, [&](std::size_t i, std::size_t m) {
     store_part(y + i, load_part(a + i, m) + load_part(b + i, m), m);

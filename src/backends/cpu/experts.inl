@@ -47,6 +47,19 @@ inline std::size_t first_not_taken(const float* taken, std::size_t n) {
   return e;
 }
 
+/// The weight of the best of `left`, of which those chosen before are -infinity; `work` takes a value for each.
+inline float sparse_mixer_weight(const RouteArgs& a, const float* left, float* work, std::size_t best) {
+  constexpr float kWithin = 0.02f;  // twice the routers' jitter
+  const float top = left[best];
+  for (std::size_t e = 0; e < a.experts; ++e) {
+    const float size = left[e] < 0 ? -left[e] : left[e];
+    const bool far = left[e] == -__builtin_inff() || (top - left[e]) / (size > top ? size : top) > kWithin;
+    work[e] = far ? -__builtin_inff() : left[e];
+  }
+  const float sum = exponentials(work, a.experts);
+  return work[best] / sum;
+}
+
 /// Experts outside the best groups become -infinity.
 void keep_best_groups(const RouteArgs& a, float* choice, float* worth) {
   const std::size_t each = a.experts / a.groups;
@@ -93,7 +106,7 @@ void route(const RouteArgs& a) {
     std::size_t e = largest(choice, a.experts);
     if (e == a.experts) e = first_not_taken(a.out, j);
     a.out[j] = static_cast<float>(e);
-    weights[j] = scores[e];
+    weights[j] = a.gating == 3 ? sparse_mixer_weight(a, choice, scores, e) : scores[e];
     choice[e] = -__builtin_inff();
   }
   if (a.gating == 2) divide(weights, a.used, exponentials(weights, a.used));

@@ -101,6 +101,8 @@ struct Kernels {
   /// `limit` and `shift` as in graph::Glu.
   void (*glu)(int activation, const float* gate, const float* up, float* y, std::size_t n, float limit,
               float shift);
+  /// `settings`: alpha_p, alpha_n, beta, eps of graph::Xielu.
+  void (*xielu)(const float* x, const float* settings, float* y, std::size_t n);
   void (*add)(const float* a, const float* b, float* y, std::size_t n);
   void (*mul)(const float* a, const float* b, float* y, std::size_t n);
   void (*scale)(const float* x, float factor, float* y, std::size_t n);

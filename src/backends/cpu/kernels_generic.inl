@@ -28,6 +28,7 @@ constexpr Kernels kKernels = {
     layer_norm,
     activate,
     glu,
+    xielu,
     add_rows,
     mul_rows,
     scale_row,

@@ -17,7 +17,7 @@ struct Needs {
   const graph::Graph& graph;
   std::size_t rows;
   std::size_t work = 64, quantized = 0, normed = 0, partial = 0;
-  std::size_t groups = 0, pairs = 0, pair_width = 0;
+  std::size_t grouping = 0, pair_rows = 0;
 
   template <class Op>
   void operator()(const Op&) {}
@@ -47,9 +47,9 @@ struct Needs {
   }
   void grouped(const TensorView& weight, std::size_t used) {
     linear(weight);
-    groups = std::max(groups, size(weight.shape[2]));
-    pairs = std::max(pairs, rows * used);
-    if (is_quantized(weight)) pair_width = std::max(pair_width, size(weight.width()));
+    grouping = std::max(grouping, Grouping::bytes(size(weight.shape[2]), rows * used));
+    if (is_quantized(weight))
+      pair_rows = std::max(pair_rows, QuantizedAt::bytes(size(weight.width()), rows * used));
   }
 };
 
@@ -70,14 +70,11 @@ PrivateMemory lay_out(const graph::Graph& graph, NodeRange nodes, const graph::M
   }
   p.own_norm = p.take(needs.normed * sizeof(float), true);
   if (threads > 1) p.partial = p.take(needs.partial, false);
-  if (needs.groups > 0) {
-    p.grouping_bytes = Grouping::bytes(needs.groups, needs.pairs);
-    p.grouping = {p.take(p.grouping_bytes, false), needs.groups, needs.pairs};
-  }
-  if (needs.pair_width > 0) {
-    p.pair_bytes = QuantizedAt::bytes(needs.pair_width, needs.pairs);
-    p.pair_rows = {p.take(p.pair_bytes, false), needs.pairs};
-  }
+  p.rows = rows;
+  p.grouping_bytes = needs.grouping;
+  p.grouping = p.take(needs.grouping, false);
+  p.pair_bytes = needs.pair_rows;
+  p.pair_rows = p.take(needs.pair_rows, false);
   return p;
 }
 

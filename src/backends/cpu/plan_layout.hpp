@@ -22,9 +22,10 @@ struct PrivateMemory {
   PrivateAt own_norm;       ///< one normalised row, a thread's own
   PrivateAt partial;        ///< attention states of chunks
   std::size_t shared_bytes = 0;
-  Grouping grouping;      ///< of the experts of the layer at work, or of heads
-  QuantizedAt pair_rows;  ///< quantised activations of every row and expert
+  PrivateAt grouping;   ///< a Grouping of the experts of the layer at work, or of heads
+  PrivateAt pair_rows;  ///< quantised activations of every row and expert (or head)
   std::size_t grouping_bytes = 0, pair_bytes = 0;
+  std::size_t rows = 0;  ///< most rows of a step
 
   PrivateAt take(std::size_t n, bool per_thread) {
     PrivateAt at{bytes, per_thread ? align64(n) : 0};

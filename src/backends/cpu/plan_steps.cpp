@@ -144,6 +144,9 @@ void ElementwiseStep::run(const RunContext& c, int thread) {
       case Kind::activate:
         k->activate(activation, pa, y, n);
         break;
+      case Kind::xielu:
+        k->xielu(pa, xielu, y, n);
+        break;
       case Kind::add:
         k->add(pa, pb, y, n);
         break;
@@ -324,6 +327,13 @@ void MergeStep::run(const RunContext& c, int thread) {
                        attend->sinks.data != nullptr ? attend->sinks.data + h : nullptr,
                        attend->out.row(c, 0) + h * attend->v_dim);
   }
+}
+
+void TemperatureStep::run(const RunContext& c, int thread) {
+  const Range r = row_share(c, cut, c.tokens, thread);
+  for (std::size_t t = r.begin; t < r.end; ++t)
+    *out.row(c, t) = static_cast<float>(
+        1 + static_cast<double>(scale) * std::log1p(static_cast<double>(c.places[t].position / length)));
 }
 
 void CopyStep::run(const RunContext& c, int thread) {

@@ -59,11 +59,12 @@ struct LinearStep final : StepBase {
 
 /// Elementwise ops, cut by columns like the linears before them.
 struct ElementwiseStep final : StepBase {
-  enum class Kind : std::uint8_t { glu, activate, add, mul, scale } kind = Kind::add;
+  enum class Kind : std::uint8_t { glu, activate, xielu, add, mul, scale } kind = Kind::add;
   ValueAt a, b, out;
   int activation = 0;
   float factor = 1;
   float limit = 0, shift = 0;  ///< of a glu
+  float xielu[4] = {};
   std::size_t grain = 16;
   void run(const RunContext& c, int thread) override;
 };
@@ -123,6 +124,14 @@ struct AttendStep final : StepBase {
 /// After AttendStep of a single row whose chunks were shared out: merges them, by head.
 struct MergeStep final : StepBase {
   const AttendStep* attend = nullptr;
+  void run(const RunContext& c, int thread) override;
+};
+
+struct TemperatureStep final : StepBase {
+  ValueAt out;
+  float scale = 0;
+  std::int64_t length = 1;
+  Cut cut;
   void run(const RunContext& c, int thread) override;
 };
 

@@ -68,6 +68,25 @@ Kernel make_kernel(const graph::Activate& op, const Target& target) {
   });
 }
 
+Kernel make_kernel(const graph::Xielu& op, const Target& target) {
+  return elementwise(op.x, op.x, target.out, [op](float value, float) {
+    const double x = value;
+    if (x > 0) return static_cast<float>(op.alpha_p * x * x + op.beta * x);
+    return static_cast<float>(op.alpha_n * (std::expm1(std::min(x, double{op.eps})) - x) + op.beta * x);
+  });
+}
+
+Kernel make_kernel(const graph::PositionTemperature& op, const Target& target) {
+  return {[op, target](const Context& c) {
+    for (const graph::SequenceRows& sequence : c.step.sequences)
+      for (std::uint32_t r = 0; r < sequence.rows; ++r) {
+        const std::int64_t times = (std::int64_t{sequence.first_position} + r) / op.length;
+        *c.row(target.out, sequence.first_row + r) =
+            static_cast<float>(1 + op.scale * std::log1p(static_cast<double>(times)));
+      }
+  }};
+}
+
 Kernel make_kernel(const graph::Add& op, const Target& target) {
   return elementwise(op.a, op.b, target.out, [](float a, float b) { return a + b; });
 }

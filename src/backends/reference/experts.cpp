@@ -47,6 +47,15 @@ void keep_best_groups(const graph::MoeRoute& op, std::vector<double>& choice) {
       std::fill_n(choice.begin() + g * each, each, -INFINITY);
 }
 
+/// The weight of the best of `left`, of which those chosen before are -infinity.
+double sparse_mixer_weight(const std::vector<double>& left, double best) {
+  constexpr double kWithin = 0.02;  // twice the routers' jitter
+  double sum = 0;
+  for (const double s : left)
+    if (!std::isinf(s) && !((best - s) / std::max(std::abs(s), best) > kWithin)) sum += std::exp(s - best);
+  return 1 / sum;
+}
+
 }  // namespace
 
 Kernel make_kernel(const graph::MoeRoute& op, const Target& target) {
@@ -65,6 +74,11 @@ Kernel make_kernel(const graph::MoeRoute& op, const Target& target) {
       std::vector<double> weights;
       for (const std::int64_t e : chosen) weights.push_back(scores[size(e)]);
       if (op.gating == graph::Gating::softmax_of_chosen) softmax(weights);
+      if (op.gating == graph::Gating::sparse_mixer)
+        for (std::size_t j = 0; j < chosen.size(); ++j) {
+          weights[j] = sparse_mixer_weight(choice, weights[j]);
+          choice[size(chosen[j])] = -INFINITY;
+        }
       // No more than a guard against 0 / 0: sigmoids of very negative logits.
       const double sum = op.renormalise ? std::accumulate(weights.begin(), weights.end(), 1e-20) : 1.0;
       float* out = c.row(target.out, row);

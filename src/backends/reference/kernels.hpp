@@ -51,6 +51,8 @@ Kernel make_kernel(const graph::Rope& op, const Target& target);
 Kernel make_kernel(const graph::Attention& op, const Target& target);
 Kernel make_kernel(const graph::Glu& op, const Target& target);
 Kernel make_kernel(const graph::Activate& op, const Target& target);
+Kernel make_kernel(const graph::Xielu& op, const Target& target);
+Kernel make_kernel(const graph::PositionTemperature& op, const Target& target);
 Kernel make_kernel(const graph::Add& op, const Target& target);
 Kernel make_kernel(const graph::Mul& op, const Target& target);
 Kernel make_kernel(const graph::Scale& op, const Target& target);
