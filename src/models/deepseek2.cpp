@@ -109,7 +109,9 @@ graph::Graph build_deepseek2(const Hyperparameters& h, const WeightSource& w) {
     rotary.turns.magnitude = 1;
   }
 
-  const bool sigmoid = h.experts.gating == 2;
+  // Files without the key: those with a bias for the choice score by sigmoid, as V3 does.
+  const std::string bias = fmt::format("blk.{}.exp_probs_b.bias", h.experts.leading_dense);
+  const bool sigmoid = h.experts.gating == 2 || (h.experts.gating == 0 && w.size(bias, 0) > 0);
   Value x = model.embed();
   for (Block& block : model.blocks()) {
     LatentAttention attention{model, block, rotary, scale, h.latent.kv_rank, h.rope_dims, key, value};

@@ -1,6 +1,8 @@
-// Nemotron-4, Minitron (GGUF architecture "nemotron"). Source: Parmar et al. 2024.
+// Nemotron-4, Minitron; Jais 2 (GGUF architectures "nemotron", "jais2"). Sources: Parmar et al. 2024; MBZUAI
+// 2025.
 //
-// LayerNorm whose weights are stored plus one, a part of each head turns, a squared-ReLU feed-forward.
+// LayerNorm (Nemotron stores its weights plus one), a part of each head may turn, a squared-ReLU
+// feed-forward.
 #include "models/decoder.hpp"
 
 namespace quipu::models {

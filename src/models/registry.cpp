@@ -6,12 +6,14 @@
   ROW("apertus", build_apertus)           \
   ROW("arcee", build_arcee)               \
   ROW("bloom", build_bloom)               \
+  ROW("chatglm", build_chatglm)           \
   ROW("cohere2", build_cohere2)           \
   ROW("command-r", build_command_r)       \
   ROW("deepseek2", build_deepseek2)       \
   ROW("dots1", build_dots1)               \
   ROW("ernie4_5", build_ernie4_5)         \
   ROW("ernie4_5-moe", build_ernie4_5_moe) \
+  ROW("exaone-moe", build_exaone_moe)     \
   ROW("exaone4", build_exaone4)           \
   ROW("falcon", build_falcon)             \
   ROW("gemma", build_gemma)               \
@@ -26,6 +28,7 @@
   ROW("granitemoe", build_granite)        \
   ROW("hunyuan-dense", build_hunyuan)     \
   ROW("hunyuan-moe", build_hunyuan)       \
+  ROW("jais2", build_nemotron)            \
   ROW("llama", build_llama)               \
   ROW("minimax-m2", build_minimax_m2)     \
   ROW("mistral3", build_mistral3)         \

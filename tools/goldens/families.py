@@ -50,6 +50,8 @@ FAMILIES = {
     "apertus": ("Apertus", SMALL | dict(hidden_act="xielu") | rope(), [40]),
     "arcee": ("Arcee", SMALL | rope(), [40]),
     "bloom": ("Bloom", dict(hidden_size=36, n_layer=2, n_head=6, vocab_size=64, layer_norm_epsilon=1e-5), [40]),
+    "chatglm": ("Glm", SMALL | dict(pad_token_id=0, head_dim=8, attention_bias=True) | rope(partial_rotary_factor=0.5),
+                [40]),
     "cohere2": ("Cohere2", LAYER | dict(rotary_pct=1.0, num_hidden_layers=5, sliding_window=9, logit_scale=0.25,
                                         layer_types=_layers("sssfs")) | rope(), [40]),
     "command_r": ("Cohere", LAYER | dict(logit_scale=0.25, use_qk_norm=True) | rope(), [40]),
@@ -57,7 +59,8 @@ FAMILIES = {
                     | dict(n_routed_experts=8, n_group=4, topk_group=2, topk_method="group_limited_greedy",
                            norm_topk_prob=False, q_lora_rank=None) | rope(), [40]),
     "deepseek_v3": ("DeepseekV3", SMALL | LATENT | SCORED
-                    | dict(n_routed_experts=8, n_group=4, topk_group=2, num_nextn_predict_layers=0, scoring_func="sigmoid")
+                    | dict(n_routed_experts=8, n_group=4, topk_group=2, num_nextn_predict_layers=0,
+                           scoring_func="sigmoid")
                     | rope(10000.0, "yarn", mscale=1.0, mscale_all_dim=1.0, beta_fast=32, beta_slow=1, **YARN), [100]),
     "dots1": ("Dots1", SMALL | SCORED | dict(head_dim=12) | rope(), [40]),
     "ernie4_5": ("Ernie4_5", SMALL | dict(head_dim=12) | rope(500000.0), [40]),
@@ -65,6 +68,10 @@ FAMILIES = {
                                                   moe_num_shared_experts=2, moe_intermediate_size=24,
                                                   moe_layer_start_index=1, moe_layer_end_index=2,
                                                   moe_layer_interval=1) | rope(500000.0), [40]),
+    "exaone": ("Exaone", SMALL | rope(), [40]),
+    "exaone_moe": ("ExaoneMoe", SMALL | SCORED
+                   | dict(num_hidden_layers=5, num_experts=4, num_shared_experts=1, head_dim=8, moe_intermediate_size=16,
+                          sliding_window=9, sliding_window_pattern=4, layer_types=_layers("sssfs")) | rope(), [40]),
     "exaone4": ("Exaone4", SMALL | dict(num_hidden_layers=5, sliding_window=9, sliding_window_pattern=4,
                                         layer_types=_layers("sssfs")) | rope(), [40]),
     "falcon": ("Falcon", dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=64, alibi=False,
@@ -80,9 +87,11 @@ FAMILIES = {
     "gemma3": ("Gemma3Text", SMALL | GEMMA3_ROPE
                | dict(num_hidden_layers=7, head_dim=12, query_pre_attn_scalar=12, sliding_window=9,
                       sliding_window_pattern=6, layer_types=_layers("sssssfs"), intermediate_size=40), [70]),
-    "glm4": ("Glm4", SMALL | dict(pad_token_id=0, head_dim=16, attention_bias=True) | rope(partial_rotary_factor=0.5), [40]),
+    "glm4": ("Glm4", SMALL | dict(pad_token_id=0, head_dim=16, attention_bias=True) | rope(partial_rotary_factor=0.5),
+             [40]),
     "glm4_moe": ("Glm4Moe", SMALL | SCORED | dict(head_dim=16, use_qk_norm=True, attention_bias=True)
                  | rope(partial_rotary_factor=0.5), [40]),
+    "glm4_moe_lite": ("Glm4MoeLite", SMALL | LATENT | SCORED | rope(), [40]),
     "gpt2": ("GPT2", dict(n_ctx=256, n_embd=36, n_layer=2, n_head=3, vocab_size=64, n_positions=256), [40]),
     "gpt_oss": ("GptOss", SMALL | LOCAL | dict(intermediate_size=20)
                 | dict(num_hidden_layers=3, head_dim=12, sliding_window=9, layer_types=_layers("sfs"))
@@ -105,6 +114,7 @@ FAMILIES = {
                                                  intermediate_size=40,
                                                  moe_intermediate_size=[40, 40])
                     | rope(), [40]),
+    "jais2": ("Jais2", LAYER | rope(), [40]),
     "minimax_m2": ("MiniMaxM2", SMALL | LOCAL | dict(head_dim=16, use_qk_norm=True, rotary_dim=8)
                    | rope(partial_rotary_factor=0.5), [40]),
     "ministral3": ("Ministral3", SMALL | dict(head_dim=12)
