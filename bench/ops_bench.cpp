@@ -1,5 +1,5 @@
-// Speed of linear for every weight dtype, and of the experts of a layer: bytes of weights a second for 1 to 32
-// rows (decode, sequences together), operations a second for 512 (prefill), each with its share of a peak
+// Speed of linear for every weight dtype, and of the experts of a layer: bytes of weights a second for 1 to
+// 32 rows (decode, sequences together), operations a second for 512 (prefill), each with its share of a peak
 // measured in the same run.
 //
 //   ops_bench [--benchmark_filter=Q4_K] …      QUIPU_THREADS=n and QUIPU_ISA=avx2 choose threads and kernels
