@@ -12,6 +12,7 @@
 
 #include "cli.hpp"
 #include "commands.hpp"
+#include "convert/convert.hpp"
 #include "core/error.hpp"
 #include "formats/gguf/gguf.hpp"
 #include "json_text.hpp"
@@ -228,7 +229,7 @@ void print_table(const gguf::File& file, const InspectFlags& flags) {
 }
 
 void inspect(const InspectFlags& flags) {
-  const gguf::File file = gguf::File::open(resolve_model(flags.model), {.follow_splits = !flags.one_file});
+  const gguf::File file = convert::open_model(resolve_model(flags.model), {.follow_splits = !flags.one_file});
   if (flags.json)
     print_json(file, flags);
   else

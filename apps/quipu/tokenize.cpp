@@ -11,6 +11,7 @@
 
 #include "cli.hpp"
 #include "commands.hpp"
+#include "convert/convert.hpp"
 #include "core/error.hpp"
 #include "formats/gguf/gguf.hpp"
 #include "input.hpp"
@@ -32,7 +33,7 @@ std::unique_ptr<text::Tokenizer> open_tokenizer(const TokenizeFlags& flags) {
   if (flags.model.empty())
     fail(ErrorCode::invalid_argument,
          "-m names no model: give a GGUF file, a catalogue name or hf:org/repo[:file]");
-  const gguf::File file = gguf::File::open(resolve_model(flags.model));
+  const gguf::File file = convert::open_model(resolve_model(flags.model));
   return text::Tokenizer::from_metadata(file.metadata());
 }
 

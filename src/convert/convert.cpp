@@ -15,6 +15,7 @@
 #include "convert/tokenizer/tokenizer.hpp"
 #include "core/error.hpp"
 #include "core/near_matches.hpp"
+#include "core/threads.hpp"
 
 namespace quipu::convert {
 namespace {
@@ -108,6 +109,19 @@ std::vector<gguf::TensorInfo> Model::tensor_infos() const {
   std::vector<gguf::TensorInfo> infos;
   for (const TensorSource& tensor : tensors_) infos.push_back(tensor.info);
   return infos;
+}
+
+gguf::File open_model(const fs::path& path, const gguf::OpenOptions& options,
+                      std::vector<std::string>* warnings) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return gguf::File::open(path, options);
+  if (!is_model_folder(path))
+    fail(ErrorCode::not_found,
+         "{} is a folder without config.json, expected a GGUF file or the folder of a Hugging Face model",
+         printable(path.string(), 1000));
+  const Model model = Model::open(path, {.mode = options.mode, .pre = {}});
+  if (warnings != nullptr) *warnings = model.warnings();
+  return model.as_file(default_threads().count);
 }
 
 std::uint32_t own_file_type(std::span<const gguf::TensorInfo> tensors) {

@@ -49,6 +49,11 @@ class Model {
   std::vector<std::string> warnings_;
 };
 
+/// A GGUF file, or a Hugging Face folder as one; what the folder had to say goes to `warnings`. Throws
+/// `Error` as the two do.
+gguf::File open_model(const std::filesystem::path& path, const gguf::OpenOptions& options = {},
+                      std::vector<std::string>* warnings = nullptr);
+
 /// general.file_type of a model whose matrices keep their own types: that of most of its values.
 std::uint32_t own_file_type(std::span<const gguf::TensorInfo> tensors);
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/error.hpp"
 
@@ -150,7 +152,7 @@ class Planner {
                           (rule.presence == Presence::sparse && has_experts);
       // Of several, some are there: that is no other way to save the model.
       if (!parts.empty()) refuse_missing(missing, to);
-      if (wanted && !is_bias) missing_.try_emplace(to, missing.empty() ? from : missing);
+      if (wanted && !is_bias) missing_.emplace_back(to, missing.empty() ? from : missing);
       return;
     }
     if (!made_.insert(to).second)
@@ -295,7 +297,7 @@ class Planner {
   Job& job_;
   std::string_view root_;
   std::set<std::string, std::less<>> used_, made_;
-  std::map<std::string, std::string> missing_;  // name in GGUF -> name in the checkpoint
+  std::vector<std::pair<std::string, std::string>> missing_;  // names in GGUF and in the checkpoint
 };
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/near_matches.hpp"
-#include "core/threads.hpp"
 
 namespace quipu::models {
 namespace {
@@ -109,13 +108,7 @@ std::string short_count(std::uint64_t n) {
 
 std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, const LoadOptions& options) {
   const auto model = std::make_shared<Model>();
-  if (convert::is_model_folder(path)) {  // a Hugging Face folder, as it lies
-    const auto folder = convert::Model::open(path, {.mode = options.mode, .pre = {}});
-    model->file_ = folder.as_file(default_threads().count);
-    model->warnings_ = folder.warnings();
-  } else {
-    model->file_ = gguf::File::open(path, {.mode = options.mode});
-  }
+  model->file_ = convert::open_model(path, {.mode = options.mode}, &model->warnings_);
   const gguf::File& file = model->file_;
   const Architecture& architecture = architecture_of(file);
   model->hyper_ = read_hyperparameters(file, architecture.name, options.rope, model->warnings_);
