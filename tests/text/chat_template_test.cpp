@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "small_vocabulary.hpp"
+#include "text/output/output_format.hpp"
 
 namespace quipu {
 namespace {
@@ -177,6 +178,14 @@ TEST(ChatTemplate, AMessageThatSpellsAControlTokenStaysText) {
   const std::vector<text::Message> half = {{"user", "<|"}};
   const auto split = text::encode_rendered(*tokenizer, halves.render_marked(half));
   EXPECT_EQ(std::count(split.begin(), split.end(), 3), 0);
+}
+
+TEST(ChatTemplate, MarksOfAFormatAreItsControlTokensInTheVocabulary) {
+  text::OutputFormat format;
+  format.calls = {{.call = "<|end|>{name}<s>{arguments}"}};
+  EXPECT_EQ(text::marker_tokens(format, *letters()), (std::vector<text::Token>{1, 3}));
+  format.calls = {{.call = "<tool_call>{name}{arguments}</tool_call>"}};
+  EXPECT_TRUE(text::marker_tokens(format, *letters()).empty());
 }
 
 TEST(ChatTemplate, TheRestOfAPromptEncodesWithItsOwnRanges) {

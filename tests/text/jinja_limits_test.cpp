@@ -89,6 +89,14 @@ TEST(JinjaLimits, EndlessWorkEnds) {
             "limit");
 }
 
+TEST(JinjaLimits, SearchesAndComparisonsCount) {
+  const std::string list = "{% set s = range(99999)|list %}{% for a in range(99999) %}";
+  for (const char* work :
+       {"{% if 'x' in s %}{% endif %}", "{% if -1 in s %}{% endif %}", "{% if s == s + [] %}{% endif %}",
+        "{% set z = s|unique|list %}", "{% set z = 'ab ' * 99999 %}{% set z = z.split() %}"})
+    EXPECT_EQ(outcome(list + work + "{% endfor %}"), "limit") << work;
+}
+
 TEST(JinjaLimits, EndlessMemoryEnds) {
   EXPECT_EQ(
       outcome("{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}"

@@ -120,6 +120,7 @@ Value unique(C& c, const Value& s, A& a) {
   std::unordered_multimap<std::uint64_t, Value> seen;
   std::vector<Value> kept;
   for (Value& item : c.elements(s)) {
+    c.step(12);  // an entry of the table costs as much as that many plain steps
     Value key = sort_key(c, item, argument(a, 1), cased);
     const std::uint64_t code = c.hash(key);
     const auto same = seen.equal_range(code);

@@ -86,7 +86,7 @@ Value split_white(C& c, const Value& s, std::int64_t limit, bool from_right) {
     parts.push_back({i, end});
     i = skip_space(bytes, end);
   }
-  c.step(bytes.size() / 4);
+  c.step(bytes.size() / 4 + parts.size() * 4);
   // What is beyond the limit stays one part, with the white space inside.
   const auto most = static_cast<std::size_t>(limit < 0 ? 0 : limit) + 1;
   if (limit >= 0 && parts.size() >= most) {
@@ -129,7 +129,7 @@ Value split_any(C& c, const Value& s, const A& a, bool from_right) {
       i = found + separator.size();
     }
   }
-  c.step(places.size() * 2);
+  c.step(places.size() * 5);
   std::vector<Value> items;
   std::size_t begin = 0;
   for (const std::size_t place : places) {
