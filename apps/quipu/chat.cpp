@@ -10,6 +10,7 @@
 #include "conversation.hpp"
 #include "core/error.hpp"
 #include "flags.hpp"
+#include "input.hpp"
 #include "interrupt.hpp"
 #include "line_reader.hpp"
 #include "output.hpp"
@@ -24,9 +25,14 @@ struct ChatFlags {
   SamplingFlags sampling;
   GenerationFlags generation;
   ConstraintFlags constraint;
-  std::string system;
+  std::string system, tools;
   bool verbose = false;
 };
+
+std::vector<text::Tool> read_tools_file(const std::string& path) {
+  if (path.empty()) return {};
+  return text::read_tools(text::jinja::parse_json(read_text_file(path), printable(path)));
+}
 
 constexpr std::string_view kHelp =
     "/help        this list\n"
@@ -42,7 +48,8 @@ class Chat {
       : flags_(flags),
         session_(open_session(flags.model, flags.engine)),
         sampling_(flags.sampling.resolve(session_.model->tokenizer())),
-        conversation_(*session_.model, flags.system),
+        conversation_(*session_.model, flags.system, read_tools_file(flags.tools)),
+        has_marks_(!text::marker_tokens(conversation_.output(), session_.model->tokenizer()).empty()),
         reader_("> ") {
     if (const auto grammar = flags.constraint.grammar_asked_for())
       constraint_ = session_.engine->constrain(*grammar);
@@ -108,7 +115,7 @@ class Chat {
     std::vector<text::Token> prompt;
     try {
       prompt = conversation_.ask(std::move(message));
-      answer(std::move(prompt));
+      while (answer(std::move(prompt))) prompt = conversation_.prompt();
     } catch (const Error& error) {
       conversation_.withdraw();
       failed(error);
@@ -118,7 +125,8 @@ class Chat {
     }
   }
 
-  void answer(std::vector<text::Token> prompt) {
+  /// True when the model called tools and has got their results: it is to go on.
+  bool answer(std::vector<text::Token> prompt) {
     const std::int64_t context = session_.engine->memory().context;
     while (flags_.generation.context_shift && static_cast<std::int64_t>(prompt.size()) >= context &&
            conversation_.drop_oldest()) {
@@ -128,10 +136,20 @@ class Chat {
     engine::Request request = flags_.generation.request(sampling_);
     request.constraint = constraint_;
     request.prompt = std::move(prompt);
-    std::string printed;
+    // Where the marks of calls and reasoning are control tokens, the parser must see those.
+    request.special = request.special || has_marks_;
+    text::OutputParser parser(conversation_.shared_output(), conversation_.output_options());
+    text::ParsedOutput parts;
+    std::string read;
+    const auto show = [&](const std::vector<text::OutputEvent>& events) {
+      for (const text::OutputEvent& event : events) {
+        print(event);
+        parts.add(event);
+      }
+    };
     request.on_token = [&](const engine::TokenEvent& event) {
-      write_stdout(event.text);
-      printed += event.text;
+      read += event.text;
+      show(parser.push(event.text));
     };
     std::optional<memory::Sequence> kept;
     clear_interrupt();
@@ -140,16 +158,49 @@ class Chat {
         generate(*session_.engine, std::move(request), memory_ ? &*memory_ : nullptr, &kept);
     memory_.reset();
     if (kept) memory_.emplace(std::move(*kept));
-    if (result.text.size() > printed.size())
-      write_stdout(std::string_view(result.text).substr(printed.size()));
-    if (result.text.empty() || result.text.back() != '\n') write_stdout("\n");
+    if (result.text.size() > read.size())
+      show(parser.push(std::string_view(result.text).substr(read.size())));
+    show(parser.finish());
+    end_thought();
+    if (parts.content.empty() || parts.content.back() != '\n') write_stdout("\n");
     if (interrupted() && reader_.interactive()) write_stderr("(stopped)\n");
     if (interrupted() && !reader_.interactive()) exit_if_interrupted();
     clear_interrupt();
-    conversation_.answer(result.text, result.tokens);
+    conversation_.answer(parts, result.text, result.tokens);
     if (result.stop == engine::StopReason::context_full)
       write_stderr(
           fmt::format("(the context of {} tokens is full: /reset, -c or --context-shift)\n", context));
+    return !parts.tool_calls.empty() && ask_for_results(parts.tool_calls);
+  }
+
+  /// At a terminal what the model thinks is dim; from a pipe only its answer is printed.
+  void print(const text::OutputEvent& event) {
+    if (event.kind == text::OutputEvent::Kind::reasoning && stdout_is_terminal()) {
+      if (!thinking_) write_stdout("\x1b[2m");
+      thinking_ = true;
+      write_stdout(event.text);
+    } else if (event.kind == text::OutputEvent::Kind::content) {
+      end_thought();
+      write_stdout(event.text);
+    }
+  }
+  void end_thought() {
+    if (thinking_) write_stdout("\x1b[0m\n\n");
+    thinking_ = false;
+  }
+
+  /// The person plays the tools. False: no results were given.
+  bool ask_for_results(const std::vector<text::ToolCall>& calls) {
+    for (const text::ToolCall& call : calls)
+      write_stdout(fmt::format("[call] {} {}\n", printable(call.name), call.arguments));
+    for (const text::ToolCall& call : calls) {
+      if (reader_.interactive())
+        write_stderr(fmt::format("The result of {}, in one line:\n", printable(call.name)));
+      std::string line;
+      if (reader_.read(line) != LineReader::Event::line) return false;
+      conversation_.result(call, std::move(line));
+    }
+    return true;
   }
 
   void failed(const Error& error) const {
@@ -162,6 +213,8 @@ class Chat {
   Session session_;
   engine::SamplingParams sampling_;
   Conversation conversation_;
+  bool has_marks_;  ///< some marks are control tokens
+  bool thinking_ = false;
   std::optional<memory::Sequence> memory_;  ///< state of the conversation so far
   std::shared_ptr<text::grammar::Constraint> constraint_;
   LineReader reader_;
@@ -176,6 +229,9 @@ void add_chat(CLI::App& app) {
   text_option(command, "--system", flags->system, "(-sys) system message");
   flag_option(command, "-v,--verbose", flags->verbose, "print memory plan and threads on stderr");
   group_options(command, "Conversation");
+  text_option(
+      command, "--tools", flags->tools,
+      "a JSON file with tools in OpenAI's form: calls are printed, and the next line is their result");
   flags->generation.add(command);
   flags->constraint.add(command);
   flags->sampling.add(command);

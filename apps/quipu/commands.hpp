@@ -14,6 +14,7 @@ void add_run(CLI::App& app);
 void add_chat(CLI::App& app);
 void add_serve(CLI::App& app);
 void add_tokenize(CLI::App& app);
+void add_template(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_quantize(CLI::App& app);
 void add_convert(CLI::App& app);

@@ -1,6 +1,6 @@
 #include "conversation.hpp"
 
-#include <boost/json.hpp>
+#include <algorithm>
 
 #include "core/error.hpp"
 #include "core/mapped_file.hpp"
@@ -8,23 +8,27 @@
 
 namespace quipu::app {
 
-Conversation::Conversation(const models::Model& model, std::string system)
+Conversation::Conversation(const models::Model& model, std::string system, std::vector<text::Tool> tools)
     : model_(&model), system_(std::move(system)) {
   if (model.chat_template() == nullptr)
     fail(ErrorCode::unsupported, "{} has no chat template: `quipu run --raw` continues plain text",
          printable(model.file().name()));
+  format_.emplace(*model.chat_template());
+  talk_.tools = std::move(tools);
   reset();
 }
 
 void Conversation::reset() {
-  messages_.clear();
-  if (!system_.empty()) messages_.push_back({"system", system_});
+  talk_.messages.clear();
+  if (!system_.empty()) talk_.messages.push_back({"system", system_});
   seen_text_.clear();
   seen_tokens_.clear();
 }
 
 std::vector<text::Token> Conversation::prompt() {
-  text::Rendered rendered = model_->chat_template()->render_marked(messages_);
+  text::Prompt prompt = format_->prompt(talk_);
+  start_ = prompt.start;
+  text::Rendered& rendered = prompt.rendered;
   std::string& text = rendered.text;
   const text::Tokenizer& tokenizer = model_->tokenizer();
   if (!seen_text_.empty() && text.compare(0, seen_text_.size(), seen_text_) == 0) {
@@ -38,12 +42,21 @@ std::vector<text::Token> Conversation::prompt() {
 }
 
 std::vector<text::Token> Conversation::ask(std::string message) {
-  messages_.push_back({"user", std::move(message)});
+  talk_.messages.push_back({"user", std::move(message)});
   return prompt();
 }
 
-void Conversation::answer(const std::string& text, const std::vector<std::int32_t>& tokens) {
-  messages_.push_back({"assistant", text});
+text::OutputOptions Conversation::output_options() const {
+  text::OutputOptions options;
+  options.tools = talk_.tools;
+  options.start = start_;
+  options.id_seed = talk_.messages.size();  // ids need only differ within the conversation
+  return options;
+}
+
+void Conversation::answer(const text::ParsedOutput& parts, const std::string& text,
+                          const std::vector<std::int32_t>& tokens) {
+  talk_.messages.push_back({"assistant", parts.content, parts.reasoning, parts.tool_calls});
   // Stop strings and the like leave tokens whose text is not part of the answer: then the next prompt is
   // encoded afresh.
   if (model_->tokenizer().decode(tokens) == text) {
@@ -54,48 +67,55 @@ void Conversation::answer(const std::string& text, const std::vector<std::int32_
   }
 }
 
+void Conversation::result(const text::ToolCall& call, std::string text) {
+  text::Message message{"tool", std::move(text)};
+  message.tool_call_id = call.id;
+  message.name = call.name;
+  talk_.messages.push_back(std::move(message));
+}
+
 void Conversation::withdraw() {
-  if (!messages_.empty() && messages_.back().role == "user") messages_.pop_back();
+  const std::size_t first = !talk_.messages.empty() && talk_.messages.front().role == "system" ? 1 : 0;
+  bool asked = false;
+  while (!asked && talk_.messages.size() > first) {
+    asked = talk_.messages.back().role == "user";
+    talk_.messages.pop_back();
+  }
   seen_text_.clear();
 }
 
 bool Conversation::drop_oldest() {
-  const std::size_t first = !messages_.empty() && messages_.front().role == "system" ? 1 : 0;
-  if (messages_.size() < first + 3) return false;
-  messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(first),
-                  messages_.begin() + static_cast<std::ptrdiff_t>(first + 2));
+  auto& messages = talk_.messages;
+  const auto first = messages.begin() + (!messages.empty() && messages.front().role == "system" ? 1 : 0);
+  // Up to the next question: the oldest one with its answer, calls and results.
+  const auto is_question = [](const text::Message& message) { return message.role == "user"; };
+  if (first == messages.end()) return false;
+  const auto next = std::find_if(first + 1, messages.end(), is_question);
+  if (next == messages.end()) return false;
+  messages.erase(first, next);
   seen_text_.clear();
   return true;
 }
 
 void Conversation::save(const std::string& path) const {
-  namespace json = boost::json;
-  json::array list;
-  for (const text::Message& message : messages_)
-    list.push_back(json::object{{"role", message.role}, {"content", message.content.text()}});
-  const std::string text = json::serialize(json::object{{"messages", std::move(list)}}) + "\n";
+  text::jinja::Data::List list;
+  for (const text::Message& message : talk_.messages) list.push_back(text::to_data(message));
+  const std::string text = text::to_json(text::jinja::Data::Mapping{{"messages", std::move(list)}}) + "\n";
   write_file_atomically(path, std::as_bytes(std::span(text)));
 }
 
 void Conversation::load(const std::string& path) {
-  namespace json = boost::json;
-  json::error_code error;
-  const json::value root = json::parse(read_text_file(path), error);
-  const json::value* list = !error && root.is_object() ? root.get_object().if_contains("messages") : nullptr;
-  if (list == nullptr || !list->is_array())
-    fail(ErrorCode::bad_file, "{} is no saved conversation: expected a JSON object with a list \"messages\"",
-         printable(path));
+  const std::string bytes = read_text_file(path);
   std::vector<text::Message> messages;
-  for (const json::value& item : list->get_array()) {
-    const json::value* role = item.is_object() ? item.get_object().if_contains("role") : nullptr;
-    const json::value* content = item.is_object() ? item.get_object().if_contains("content") : nullptr;
-    if (role == nullptr || !role->is_string() || content == nullptr || !content->is_string())
-      fail(ErrorCode::bad_file, "{}: message {} has no \"role\" and \"content\" text", printable(path),
-           messages.size());
-    messages.push_back({role->get_string().c_str(),
-                        std::string(content->get_string().data(), content->get_string().size())});
+  try {
+    const text::jinja::Data root = text::jinja::parse_json(bytes, "the file");
+    const text::jinja::Data* list = text::find_member(root, "messages");
+    if (list == nullptr) fail(ErrorCode::bad_file, "expected a JSON object with a list \"messages\"");
+    messages = text::read_messages(*list);
+  } catch (const Error& error) {
+    fail(ErrorCode::bad_file, "{} is no saved conversation: {}", printable(path), error.message());
   }
-  messages_ = std::move(messages);
+  talk_.messages = std::move(messages);
   seen_text_.clear();
   seen_tokens_.clear();
 }

@@ -96,6 +96,7 @@ int main(int argc, char** argv) {
     add_chat(app);
     add_serve(app);
     add_tokenize(app);
+    add_template(app);
     add_inspect(app);
     add_quantize(app);
     add_convert(app);

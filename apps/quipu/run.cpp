@@ -18,6 +18,7 @@
 #include "interrupt.hpp"
 #include "output.hpp"
 #include "session.hpp"
+#include "text/conversation/chat_format.hpp"
 
 namespace quipu::app {
 namespace {
@@ -58,10 +59,10 @@ std::vector<text::Token> prompt_tokens(const RunFlags& flags, const models::Mode
            flags.raw ? " and no --raw" : "");
     return model.tokenizer().encode(prompt);
   }
-  std::vector<text::Message> messages;
-  if (!flags.system.empty()) messages.push_back({"system", flags.system});
-  messages.push_back({"user", prompt});
-  return text::encode_rendered(model.tokenizer(), chat->render_marked(messages));
+  text::Conversation conversation;
+  if (!flags.system.empty()) conversation.messages.push_back({"system", flags.system});
+  conversation.messages.push_back({"user", prompt});
+  return text::encode_rendered(model.tokenizer(), text::ChatFormat(*chat).prompt(conversation).rendered);
 }
 
 void print_json(const engine::Result& result) {

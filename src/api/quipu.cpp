@@ -1,12 +1,14 @@
 // The C++ interface over models and engine.
 #include "quipu/quipu.hpp"
 
+#include <mutex>
 #include <optional>
 
 #include "core/error.hpp"
 #include "core/threads.hpp"
 #include "engine/engine.hpp"
 #include "models/model.hpp"
+#include "text/conversation/chat_format.hpp"
 
 namespace quipu {
 
@@ -14,12 +16,27 @@ std::string_view version() { return QUIPU_VERSION; }
 
 struct Model::Impl {
   std::shared_ptr<const models::Model> model;
+  mutable std::once_flag probed = {};
+  mutable std::optional<text::ChatFormat> chat = {};
+
+  /// Made at the first use: probing renders the template some twenty times.
+  text::Rendered render(std::span<const ChatMessage> messages) const {
+    if (model->chat_template() == nullptr)
+      fail(ErrorCode::unsupported, "{} has no chat template", printable(model->file().name()));
+    std::call_once(probed, [&] { chat.emplace(*model->chat_template()); });
+    text::Conversation conversation;
+    for (const ChatMessage& message : messages)
+      conversation.messages.push_back({message.role, message.content});
+    return chat->prompt(conversation).rendered;
+  }
 };
 
 Model::Model(const std::filesystem::path& path, const ModelOptions& options) {
   models::LoadOptions load;
   load.mode = options.memory_map ? MappedFile::Mode::map : MappedFile::Mode::read;
-  impl_ = std::make_shared<const Impl>(Impl{models::Model::load(path, load)});
+  auto impl = std::make_shared<Impl>();
+  impl->model = models::Model::load(path, load);
+  impl_ = std::move(impl);
 }
 
 std::vector<TokenId> Model::tokenize(std::string_view text, bool add_special, bool parse_special) const {
@@ -37,21 +54,8 @@ std::string Model::detokenize(std::span<const TokenId> tokens, bool special) con
 
 bool Model::has_chat_template() const { return impl_->model->chat_template() != nullptr; }
 
-namespace {
-
-text::Rendered render(const models::Model& model, std::span<const ChatMessage> messages) {
-  const text::ChatTemplate* chat = model.chat_template();
-  if (chat == nullptr)
-    fail(ErrorCode::unsupported, "{} has no chat template", printable(model.file().name()));
-  std::vector<text::Message> list;
-  for (const ChatMessage& message : messages) list.push_back({message.role, message.content});
-  return chat->render_marked(list);
-}
-
-}  // namespace
-
 std::string Model::chat_prompt(std::span<const ChatMessage> messages) const {
-  return render(*impl_->model, messages).text;
+  return impl_->render(messages).text;
 }
 
 std::size_t Model::vocabulary_size() const { return impl_->model->tokenizer().size(); }
@@ -144,8 +148,8 @@ Generation Session::generate(std::string_view prompt, const GenerateOptions& opt
 
 Generation Session::chat(std::span<const ChatMessage> messages, const GenerateOptions& options) {
   // What a message spells stays text: only the template's own control tokens count.
-  const models::Model& model = *impl_->model.impl_->model;
-  return generate(text::encode_rendered(model.tokenizer(), render(model, messages)), options);
+  const Model::Impl& model = *impl_->model.impl_;
+  return generate(text::encode_rendered(model.model->tokenizer(), model.render(messages)), options);
 }
 
 void Session::reset() { impl_->memory.reset(); }
