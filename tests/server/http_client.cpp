@@ -122,7 +122,7 @@ HttpReply HttpClient::read_reply(const std::function<bool(std::string_view)>& on
     std::size_t used = 0;
     if (chunked) {
       reply.complete = unchunk(input_, reply.body, used);
-    } else if (sized || reply.status == 204) {
+    } else if (sized || reply.status == 204 || reply.status == 304) {
       reply.body = input_.substr(0, length);
       reply.complete = reply.body.size() == length;
       used = length;

@@ -6,6 +6,7 @@ std::vector<std::unique_ptr<Dialect>> make_dialects() {
   std::vector<std::unique_ptr<Dialect>> list;
   list.push_back(make_openai_dialect());
   list.push_back(make_llama_cpp_dialect());
+  list.push_back(make_web_page_dialect());
   return list;
 }
 

@@ -10,6 +10,7 @@ namespace quipu::server {
 
 std::unique_ptr<Dialect> make_openai_dialect();
 std::unique_ptr<Dialect> make_llama_cpp_dialect();
+std::unique_ptr<Dialect> make_web_page_dialect();
 
 /// All of them. The first one answers for paths that nobody claims.
 std::vector<std::unique_ptr<Dialect>> make_dialects();
