@@ -187,6 +187,7 @@ std::shared_ptr<const Prefix> Masks::make_prefix(Id id) {
     if (const auto table = run_table(repeat, rest))
       return from_run(*table, store_.node(repeat).low, store_.node(repeat).high);
   }
+  if (const Id simpler = without_far_limit(id); simpler != id) return prefix(simpler);
   const Fingerprint key = fingerprint(id);
   if (auto known = table_.cache().find_prefix(key)) return known;
   const Id simpler = reference(id);
@@ -271,7 +272,7 @@ std::shared_ptr<const RunTable> Masks::run_table(Id repeat, Id rest) {
 
 std::shared_ptr<const RunTable> Masks::make_run_table(Id unit, Id rest) {
   auto made = std::make_shared<RunTable>();
-  std::vector<RunTable::Tail>& inside = made->inside;
+  std::vector<std::vector<std::uint32_t>> by_length(table_.max_depth() + 1);
   const Id boundary = store_.concat(store_.repeat(unit, 0, kUnbounded), rest);
   struct Place {
     std::uint32_t characters;
@@ -296,7 +297,7 @@ std::shared_ptr<const RunTable> Masks::make_run_table(Id unit, Id rest) {
         if (here.where == Place::behind)
           made->tails.push_back({here.characters, number});
         else
-          inside.push_back({here.characters + (here.where == Place::within ? 1 : 0), number});
+          by_length[here.characters + (here.where == Place::within ? 1 : 0)].push_back(number);
       });
     }
     const bool complete = here.where == Place::behind ? store_.nullable(state)
@@ -304,10 +305,13 @@ std::shared_ptr<const RunTable> Masks::make_run_table(Id unit, Id rest) {
     if (complete) made->exits.push_back({here.characters, i});
     return true;
   });
-  std::sort(inside.begin(), inside.end(),
-            [](const RunTable::Tail& x, const RunTable::Tail& y) { return x.characters < y.characters; });
   made->all.assign(table_.words(), 0);
-  for (const RunTable::Tail& token : inside) set_bit(made->all, token.place);
+  for (std::size_t length = 0; length < by_length.size(); ++length) {
+    for (const std::uint32_t token : by_length[length]) {
+      made->inside.push_back({static_cast<std::uint32_t>(length), token});
+      set_bit(made->all, token);
+    }
+  }
   return made;
 }
 
@@ -337,6 +341,101 @@ std::shared_ptr<const Prefix> Masks::from_run(const RunTable& table, std::uint32
 
 // ---- restricted runs ----
 
+/// Bytes of the shortest text of a regular expression, and of the shortest way to complete any beginning.
+Masks::Lengths Masks::lengths(Id id) {
+  constexpr std::uint64_t kUnknownLength = std::uint64_t{1} << 40;
+  if (const auto it = lengths_.find(id); it != lengths_.end()) return it->second;
+  const Node node = store_.node(id);
+  Lengths result{kUnknownLength, kUnknownLength};
+  switch (node.kind) {
+    case Kind::empty:
+      result = {0, 0};
+      break;
+    case Kind::bytes:
+      result = {1, 1};
+      break;
+    case Kind::concat: {
+      std::vector<Id> parts;
+      Id tail = id;
+      for (; store_.node(tail).kind == Kind::concat; tail = store_.node(tail).b)
+        parts.push_back(store_.node(tail).a);
+      result = lengths(tail);
+      for (std::size_t i = parts.size(); i-- > 0;) {
+        const Lengths part = lengths(parts[i]);
+        result = {part.least + result.least, std::max(part.completion + result.least, result.completion)};
+      }
+      break;
+    }
+    case Kind::choice: {
+      result.completion = 0;
+      const auto list = store_.children(node);
+      const std::vector<Id> children(list.begin(), list.end());
+      for (const Id child : children) {
+        const Lengths part = lengths(child);
+        result = {std::min(result.least, part.least), std::max(result.completion, part.completion)};
+      }
+      break;
+    }
+    case Kind::repeat: {
+      const Lengths body = lengths(node.a);
+      result = {node.low * body.least, body.completion + node.low * body.least};
+      break;
+    }
+    default:
+      break;
+  }
+  result = {std::min(result.least, kUnknownLength), std::min(result.completion, kUnknownLength)};
+  lengths_.emplace(id, result);
+  return result;
+}
+
+/// A lexeme as it is for a single token: a limit on its length is left out when no token can come near it,
+/// with whatever must still follow.
+Id Masks::without_far_limit(Id lexeme) {
+  const Id body = store_.node(lexeme).a;
+  const Node whole = store_.node(body);
+  const Id first = whole.kind == Kind::concat ? whole.a : body;
+  const Node node = store_.node(first);
+  if (node.kind != Kind::both) return lexeme;
+  const auto list = store_.children(node);
+  std::vector<Id> parts(list.begin(), list.end());
+  if (parts.size() != 2) return lexeme;
+  const auto is_limit = [&](Id child) {
+    const Node& part = store_.node(child);
+    return part.kind == Kind::repeat && store_.node(part.a).universal && part.low == 0 &&
+           part.high != kUnbounded;
+  };
+  const auto limit = std::find_if(parts.begin(), parts.end(), is_limit);
+  if (limit == parts.end()) return lexeme;
+  const std::uint64_t high = store_.node(*limit).high;
+  parts.erase(limit);
+  if (high <= table_.max_depth() + lengths(parts.front()).completion) return lexeme;
+  const Id rest = whole.kind == Kind::concat ? whole.b : kEmpty;
+  return store_.living_lexeme(store_.concat(parts.front(), rest));
+}
+
+/// The part of a lexeme's first expression that lets any characters come, such as what stands before an
+/// unanchored pattern; kNever when there is none.
+Id Masks::any_characters(Id lexeme) const {
+  const Node& node = store_.node(lexeme);
+  if (node.kind != Kind::lexeme) return kNever;
+  const Node& body = store_.node(node.a);
+  const auto begins = [&](Id id) {
+    const Node& part = store_.node(id);
+    const Id first = part.kind == Kind::concat ? part.a : id;
+    const Node& run = store_.node(first);
+    const bool any =
+        run.kind == Kind::repeat && store_.node(run.a).universal && run.low == 0 && run.high == kUnbounded;
+    return any ? first : kNever;
+  };
+  const Id first = body.kind == Kind::concat ? body.a : node.a;
+  if (const Id found = begins(first); found != kNever) return found;
+  if (store_.node(first).kind != Kind::choice) return kNever;
+  for (const Id child : store_.children(store_.node(first)))
+    if (const Id found = begins(child); found != kNever) return found;
+  return kNever;
+}
+
 /// For a run with further restrictions: the same run without them. Most tokens behave alike in both.
 Id Masks::reference(Id lexeme) const {
   Id body = store_.node(lexeme).a;
@@ -346,6 +445,9 @@ Id Masks::reference(Id lexeme) const {
     body = store_.node(body).a;
   }
   const Node node = store_.node(body);
+  // (Where the rest follows the run at once, there is nothing simpler.)
+  if (const Id any = any_characters(lexeme); any != kNever && node.kind == Kind::choice && rest != kEmpty)
+    return store_.living_lexeme(store_.concat(any, rest));
   if (node.kind != Kind::both) return kNever;
   for (const Id child : store_.children(node)) {
     const Node& part = store_.node(child);
@@ -378,6 +480,14 @@ std::shared_ptr<const Prefix> Masks::from_reference(Id id, Id reference) {
     if (free == bound) {  // alike from here on, or both at an end
       i = node.end;
       continue;
+    }
+    if (bound != kNever && any_characters(bound) != kNever) {
+      // Any characters may follow in both: only where the run ends they can differ.
+      const auto exit = std::lower_bound(whole->exits.begin(), whole->exits.end(), i);
+      if (exit == whole->exits.end() || *exit >= node.end) {
+        i = node.end;
+        continue;
+      }
     }
     if (bound == kNever) {
       for (; i < node.end; ++i) {

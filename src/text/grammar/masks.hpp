@@ -79,6 +79,12 @@ class Masks {
   std::shared_ptr<const RunTable> run_table(Id repeat, Id rest);
   std::shared_ptr<const RunTable> make_run_table(Id unit, Id rest);
   std::shared_ptr<const Prefix> from_run(const RunTable& table, std::uint32_t low, std::uint32_t high) const;
+  struct Lengths {
+    std::uint64_t least, completion;
+  };
+  Lengths lengths(Id id);
+  Id without_far_limit(Id lexeme);
+  Id any_characters(Id lexeme) const;
   Id reference(Id lexeme) const;
   std::shared_ptr<const Prefix> from_reference(Id id, Id reference);
   Fingerprint fingerprint(Id id);
@@ -91,6 +97,7 @@ class Masks {
   std::unordered_map<Id, std::shared_ptr<const Bits>> masks_;
   std::unordered_map<Id, std::shared_ptr<const Prefix>> prefixes_;
   std::unordered_map<Id, Fingerprint> fingerprints_;
+  std::unordered_map<Id, Lengths> lengths_;
   std::unordered_map<Token, Store::Symbol> named_;
   std::size_t bytes_ = 0;
 };

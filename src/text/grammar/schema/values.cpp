@@ -192,6 +192,9 @@ std::optional<std::string_view> format_pattern(std::string_view name) {
 #define QUIPU_BYTE "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
 #define QUIPU_IPV4 "(?:" QUIPU_BYTE "\\.){3}" QUIPU_BYTE
 #define QUIPU_LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+// Without the limit on the length of a label, which few readers check.
+#define QUIPU_ANY_LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+#define QUIPU_ANY_HOST QUIPU_ANY_LABEL "(?:\\." QUIPU_ANY_LABEL ")*"
 #define QUIPU_HOST QUIPU_LABEL "(?:\\." QUIPU_LABEL ")*"
 #define QUIPU_PCHAR "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
 #define QUIPU_PATH "(?:/" QUIPU_PCHAR "*)*"
@@ -204,8 +207,8 @@ std::optional<std::string_view> format_pattern(std::string_view name) {
   "|(?:" QUIPU_H16 ":){1,3}(?::" QUIPU_H16 "){1,4}|(?:" QUIPU_H16 ":){1,2}(?::" QUIPU_H16             \
   "){1,5}"                                                                                            \
   "|" QUIPU_H16 ":(?::" QUIPU_H16 "){1,6}|:(?::" QUIPU_H16 "){1,7}|::)"
-#define QUIPU_AUTHORITY                                                                    \
-  "(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*@)?(?:" QUIPU_HOST "|\\[" QUIPU_IPV6 \
+#define QUIPU_AUTHORITY                                                                        \
+  "(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*@)?(?:" QUIPU_ANY_HOST "|\\[" QUIPU_IPV6 \
   "\\])(?::\\d{1,5})?"
 #define QUIPU_URI \
   "[A-Za-z][A-Za-z0-9+.-]*:(?://" QUIPU_AUTHORITY QUIPU_PATH "|/?" QUIPU_PCHAR "+" QUIPU_PATH ")" QUIPU_TAIL
@@ -222,8 +225,8 @@ std::optional<std::string_view> format_pattern(std::string_view name) {
         "(?:T(?:\\d{1,9}H(?:\\d{1,9}M(?:\\d{1,9}S)?)?|\\d{1,9}M(?:\\d{1,9}S)?|\\d{1,9}S))|"
         "(?:\\d{1,9}Y(?:\\d{1,9}M(?:\\d{1,9}D)?)?|\\d{1,9}M(?:\\d{1,9}D)?|\\d{1,9}D))"},
        {"uuid", "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"},
-       {"email", "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@" QUIPU_LABEL
-                 "(?:\\." QUIPU_LABEL ")+"},
+       {"email", "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@" QUIPU_ANY_LABEL
+                 "(?:\\." QUIPU_ANY_LABEL ")+"},
        {"hostname", QUIPU_HOST},
        {"ipv4", QUIPU_IPV4},
        {"ipv6", QUIPU_IPV6},
@@ -244,6 +247,8 @@ std::optional<std::string_view> format_pattern(std::string_view name) {
 #undef QUIPU_IPV4
 #undef QUIPU_LABEL
 #undef QUIPU_HOST
+#undef QUIPU_ANY_LABEL
+#undef QUIPU_ANY_HOST
 #undef QUIPU_PCHAR
 #undef QUIPU_PATH
 #undef QUIPU_TAIL
