@@ -402,6 +402,26 @@ test('is light or dark as the system says, or as the user says', async () => {
   assert.equal(await ground(), dark);
 });
 
+test('goes on answering while another conversation is shown, until it is deleted', async () => {
+  await ask(page, 'slow one');
+  await answers(page).getByText('3 4 5').waitFor();
+  await page.keyboard.press('Control+Shift+O');
+  await ask(page, 'hello');
+  await answers(page).getByText('You said: hello').waitFor();
+  assert.equal(server.state.cancelled, 0);
+  await list().getByText('slow one').click();
+  const length = async () => (await answers(page).locator('.answer').innerText()).length;
+  const before = await length();
+  await answers(page).getByText(' 40 41 ').waitFor();
+  assert.ok((await length()) > before);
+  await page.getByRole('button', { name: 'Delete slow one' }).click();
+  await page.waitForTimeout(300);
+  assert.equal(server.state.cancelled, 1);
+  assert.deepEqual(await list().allInnerTexts(), ['hello']);
+  await reload();
+  assert.deepEqual(await list().allInnerTexts(), ['hello']);
+});
+
 test('two tabs show the same conversations', async () => {
   const other = await page.context().newPage();
   await other.goto(server.url);
