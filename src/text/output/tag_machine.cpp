@@ -191,7 +191,7 @@ class TagMachine : public OutputParser::Machine {
       for (auto reader = readers_.begin(); reader != readers_.end();) {
         const CallReader::Status status = reader->push(byte);
         if (status == CallReader::Status::accepted) return accept(*reader);
-        if (status == CallReader::Status::failed && committed_) return break_off(1);
+        if (status == CallReader::Status::failed && committed_) return break_off(1, false);
         reader = status == CallReader::Status::failed ? readers_.erase(reader) : reader + 1;
       }
       if (readers_.empty() && !closing_alive_) return give_up(final);
@@ -201,7 +201,7 @@ class TagMachine : public OutputParser::Machine {
     if (!final) return false;
     for (CallReader& reader : readers_)
       if (reader.finish() == CallReader::Status::accepted) return accept(reader);
-    if (committed_) return break_off(0);
+    if (committed_) return break_off(0, true);
     if (pending().empty()) return false;
     take(closing_alive_ ? Kind::markup : origin_, pending().size());
     return false;
@@ -249,15 +249,23 @@ class TagMachine : public OutputParser::Machine {
   }
 
   /// A call that has appeared breaks off; its last `spoilt` bytes are not part of it.
-  bool break_off(std::size_t spoilt) {
+  bool break_off(std::size_t spoilt, bool final) {
     const CallReader& reader = readers_.front();
-    const std::size_t shown = fed_ - std::min(fed_, std::max(spoilt, reader.hidden()));
+    std::size_t hidden = std::min(fed_, std::max(spoilt, reader.hidden()));
+    const std::size_t shown = fed_ - hidden;
     grow_call(std::string_view(reader.arguments()).substr(grown_), 0);
     end_call(false, shown);
     committed_ = at_start_ = false;
     readers_.clear();
     state_ = State::content;
     before_ = Before::text;
+    reread_ += hidden;
+    if (final || reread_ > 8 * (taken() + hidden) + 65536) {  // keeps the time linear
+      const std::string_view text = pending();
+      while (hidden < text.size() && hidden > 1 && (static_cast<unsigned char>(text[hidden]) & 0xc0) == 0x80)
+        --hidden;
+      take(Kind::content, hidden);
+    }
     return true;
   }
 
