@@ -14,6 +14,8 @@ namespace {
 
 /// A string must have so many characters at most for a text to come to its end.
 constexpr std::uint32_t kMostRequired = 1'000'000;
+/// Alternatives of one schema that are looked at so closely: a bound on the time.
+constexpr int kMostTests = 3000;
 /// How deep values inside of values are looked at to see that nothing fits.
 constexpr int kTestDepth = 3;
 
@@ -144,6 +146,7 @@ Id Builder::alternative(const Alternative& a) {
 // ---- what cannot be ----
 
 bool Builder::impossible(const Alternative& a) {
+  if (++tests_ > kMostTests) return false;  // what is not told apart then is refused where it must be
   try {
     if (const auto values = constants(a)) return values->empty();
     if ((a.types & type::null) && !is_excluded(a, Data())) return false;

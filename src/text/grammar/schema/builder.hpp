@@ -86,7 +86,8 @@ class Builder {
   std::map<std::pair<std::string, std::string>, bool> name_matches_;
   std::map<std::string, Id> patterns_;
   const SchemaSet* building_ = nullptr;
-  int testing_ = 0;
+  int testing_ = 0;  ///< depth of the recursion
+  int tests_ = 0;
 };
 
 /// Whether a regular expression of a store has the text.
