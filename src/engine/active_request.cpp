@@ -147,7 +147,9 @@ void ActiveRequest::sample(std::span<const float> logits) {
   StopReason reason = end ? StopReason::end_of_generation : StopReason::none;
   if (!end) {
     text_start_.push_back(decoded_bytes_);
-    const std::string piece = decoder_.push(token);
+    const bool shown = std::binary_search(request_.shown.begin(), request_.shown.end(), token);
+    const std::string piece =
+        shown ? decoder_.finish() + tokenizer_->piece(token, true) : decoder_.push(token);
     decoded_bytes_ += piece.size();
     event.text = stops_.push(piece);
     tokens_.push_back(token);
@@ -169,7 +171,10 @@ void ActiveRequest::sample(std::span<const float> logits) {
     if (stops_.matched()) reason = StopReason::stop_string;
     event.text += stops_.finish();
   }
-  if (stops_.matched()) keep_tokens_before_stop();
+  if (stops_.matched()) {
+    keep_tokens_before_stop();
+    result_.stop_text = stops_.found();
+  }
   result_.text += event.text;
   const auto settled = std::lower_bound(text_start_.begin(), text_start_.end(), result_.text.size());
   event.settled = reason == StopReason::none ? static_cast<std::size_t>(settled - text_start_.begin())

@@ -81,9 +81,10 @@ struct Request {
   std::vector<std::string> stop;  ///< generation ends before the earliest match; it is not part of the text
   std::size_t logprobs = 0;       ///< how many of the most probable tokens each event lists
   bool ignore_eos = false;
-  bool special = false;        ///< print control tokens
-  bool context_shift = false;  ///< at a full context drop the oldest half after `keep` and recompute
-  std::int64_t keep = 0;       ///< prompt tokens that a shift keeps, a BOS besides; -1: the whole prompt
+  bool special = false;             ///< print control tokens
+  std::vector<std::int32_t> shown;  ///< control tokens that are printed all the same, ascending
+  bool context_shift = false;       ///< at a full context drop the oldest half after `keep` and recompute
+  std::int64_t keep = 0;            ///< prompt tokens that a shift keeps, a BOS besides; -1: the whole prompt
   /// What the output must obey, made by `Engine::constrain`; none: anything. The generation ends (end of
   /// generation) where the grammar allows nothing more; end tokens are drawn only where the text is complete,
   /// and always end it, whatever ignore_eos says.
@@ -100,7 +101,8 @@ struct Result {
   std::vector<std::int32_t> tokens;
   std::string text;
   StopReason stop = StopReason::none;
-  std::string error;  ///< when stop == error
+  std::string stop_text;  ///< when stop == stop_string: which one
+  std::string error;      ///< when stop == error
   Usage usage;
 };
 

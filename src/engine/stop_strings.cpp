@@ -25,7 +25,10 @@ std::string StopMatcher::push(std::string_view text) {
     for (Automaton& a : automata_) {
       while (a.state > 0 && text[i] != a.stop[a.state]) a.state = a.fallback[a.state];
       if (text[i] == a.stop[a.state]) ++a.state;
-      if (a.state == a.stop.size()) longest = std::max(longest, a.state);
+      if (a.state == a.stop.size() && a.state > longest) {
+        longest = a.state;
+        found_ = a.stop;
+      }
     }
     if (longest > 0) {
       matched_ = true;

@@ -20,6 +20,8 @@ class StopMatcher {
   /// it, and from then on nothing.
   std::string push(std::string_view text);
   bool matched() const { return matched_; }
+  /// The string that was found; empty when there is none.
+  const std::string& found() const { return found_; }
   /// Bytes of text before the match; all bytes pushed when there is none.
   std::size_t text_bytes() const { return released_ + held_.size(); }
   /// What is still held back: no match came of it.
@@ -32,7 +34,7 @@ class StopMatcher {
     std::size_t state = 0;              // bytes of the stop matched by the end of the text
   };
   std::vector<Automaton> automata_;
-  std::string held_;
+  std::string held_, found_;
   std::size_t released_ = 0;
   bool matched_ = false;
 };

@@ -39,61 +39,91 @@ Data to_template_data(const json::value& value) {
   return {};
 }
 
-namespace {
-
-Data read_messages(const Fields& fields) {
+text::Conversation read_conversation(const Fields& fields) {
   const json::array* list = fields.array("messages");
   if (list == nullptr) bad_field("messages", "\"messages\" is missing, expected a list of messages");
   if (list->empty()) bad_field("messages", "\"messages\" is empty, expected at least one message");
-  Data::List messages;
-  for (text::Message& message : text::read_messages(to_template_data(*fields.find("messages")))) {
-    // Models here read text only; what else a message holds is refused by name.
-    message.content = text::Content(message.content.text());
-    messages.push_back(text::to_data(message));
+  text::Conversation conversation;
+  conversation.messages = text::read_messages(to_template_data(*fields.find("messages")));
+  if (const json::value* tools = fields.find("tools")) {
+    conversation.tools = text::read_tools(to_template_data(*tools));
+    const json::value* choice = fields.find("tool_choice");
+    if (choice != nullptr && choice->is_string() && as_text(*choice) == "none") conversation.tools.clear();
   }
-  return messages;
-}
-
-Data read_tools(const Fields& fields) {
-  const json::array* list = fields.array("tools");
-  if (list == nullptr || list->empty()) return {};
-  Data::List tools;
-  for (const text::Tool& tool : text::read_tools(to_template_data(*fields.find("tools"))))
-    tools.push_back(text::to_data(tool));
-  const json::value* choice = fields.find("tool_choice");
-  if (choice != nullptr && choice->is_string() && as_text(*choice) == "none") return {};
-  return tools;
-}
-
-}  // namespace
-
-text::ChatRequest read_chat_request(const Fields& fields) {
-  text::ChatRequest request;
-  request.messages = read_messages(fields);
-  request.tools = read_tools(fields);
-  if (const auto generate = fields.boolean("add_generation_prompt"))
-    request.add_generation_prompt = *generate;
-  if (const auto effort = fields.text("reasoning_effort"))
-    request.variables.emplace_back("reasoning_effort", Data(*effort));
+  if (const json::value* documents = fields.find("documents"))
+    conversation.documents = to_template_data(*documents);
+  conversation.continue_final_message = fields.boolean("continue_final_message").value_or(false);
+  if (const auto effort = fields.text("reasoning_effort")) {
+    if (*effort == "none") conversation.enable_thinking = false;
+    conversation.template_arguments.emplace_back("reasoning_effort", Data(*effort));
+  }
   if (const json::value* variables = fields.find("chat_template_kwargs")) {
     for (auto& [name, value] : text::read_template_arguments(to_template_data(*variables)))
-      request.variables.emplace_back(name, std::move(value));
+      conversation.template_arguments.emplace_back(name, std::move(value));
   }
-  return request;
+  return conversation;
 }
 
-text::Rendered render_chat(const models::Model& model, const text::ChatRequest& request) {
-  const text::ChatTemplate* chat = model.chat_template();
-  if (chat == nullptr)
+text::Prompt make_prompt(const Served& served, const text::Conversation& conversation) {
+  if (served.chat_format == nullptr)
     throw RequestError(ErrorKind::invalid_request,
                        "the model has no chat template: use /v1/completions with plain text");
   try {
-    return chat->render(request);
+    return served.chat_format->prompt(conversation);
   } catch (const text::jinja::TemplateError& error) {
     // What a template raises is meant for whoever wrote the messages.
     const bool raised = error.kind() == text::jinja::TemplateError::Kind::raised;
     throw RequestError(ErrorKind::invalid_request, raised ? error.detail() : error.message(), "messages");
   }
+}
+
+namespace {
+
+using text::grammar::Grammar;
+
+/// The schema of {"type": "json_schema", "json_schema": {"name", "schema", "strict"}}; llama.cpp also takes
+/// {"type": "json_object", "schema"}.
+std::string schema_of(const Fields& format) {
+  if (const json::object* outer = format.object("json_schema")) {
+    const Fields inner(*outer, format.path("json_schema"));
+    if (const json::value* schema = inner.find("schema")) return json::serialize(*schema);
+    bad_field(inner.path("schema"), "\"{}\" is missing", inner.path("schema"));
+  }
+  if (const json::value* schema = format.find("schema")) return json::serialize(*schema);
+  return {};
+}
+
+}  // namespace
+
+std::shared_ptr<text::grammar::Constraint> read_constraint(const Fields& fields, const Served& served) {
+  std::string schema, gbnf = fields.text("grammar").value_or("");
+  bool any_object = false;
+  if (const json::object* format = fields.object("response_format")) {
+    const Fields inner(*format, "response_format");
+    const std::string type = inner.text("type").value_or("");
+    if (type == "json_schema" || type == "json_object") {
+      schema = schema_of(inner);
+      any_object = schema.empty() && type == "json_object";
+      if (schema.empty() && !any_object)
+        bad_field("response_format.json_schema", "\"response_format.json_schema\" is missing");
+    } else if (type != "text") {
+      bad_field("response_format.type",
+                "\"response_format.type\" is \"{}\", expected text, json_object or json_schema",
+                printable(type, 40));
+    }
+  }
+  if (const json::value* own = fields.find("json_schema")) {
+    if (!schema.empty())
+      bad_field("json_schema", "\"json_schema\" and \"response_format\" both give a schema");
+    schema = json::serialize(*own);
+  }
+  if (!gbnf.empty() && (any_object || !schema.empty()))
+    bad_field("grammar", "\"grammar\" and a JSON schema cannot both be obeyed: give one of them");
+  if (!gbnf.empty()) return served.constraint("gbnf:" + gbnf, [&] { return Grammar::from_gbnf(gbnf); });
+  if (any_object) return served.constraint("object", [] { return Grammar::any_json_object(); });
+  if (!schema.empty())
+    return served.constraint("schema:" + schema, [&] { return Grammar::from_json_schema(schema); });
+  return nullptr;
 }
 
 }  // namespace quipu::server

@@ -2,12 +2,11 @@
 #pragma once
 
 #include <boost/json/fwd.hpp>
-#include <string>
-#include <vector>
+#include <memory>
 
-#include "models/model.hpp"
+#include "server/models.hpp"
 #include "server/request_fields.hpp"
-#include "text/chat_template.hpp"
+#include "text/conversation/chat_format.hpp"
 
 namespace quipu::server {
 
@@ -15,11 +14,15 @@ namespace quipu::server {
 text::jinja::Data to_template_data(const boost::json::value& value);
 
 /// The conversation of an OpenAI request: messages, tools (none when `tool_choice` is "none"),
-/// chat_template_kwargs, add_generation_prompt, reasoning_effort. Throws a 400 that names the place.
-text::ChatRequest read_chat_request(const Fields& fields);
+/// chat_template_kwargs, continue_final_message, reasoning_effort. Throws a 400 that names the place.
+text::Conversation read_conversation(const Fields& fields);
 
 /// Renders with the model's own template. Throws a 400: the template refuses the conversation (in its own
 /// words), or the model has none.
-text::Rendered render_chat(const models::Model& model, const text::ChatRequest& request);
+text::Prompt make_prompt(const Served& served, const text::Conversation& conversation);
+
+/// The grammar that `response_format`, `json_schema` or `grammar` asks for, over the model's vocabulary; null
+/// when none does. Throws a 400 that names the schema's path or the grammar's line.
+std::shared_ptr<text::grammar::Constraint> read_constraint(const Fields& fields, const Served& served);
 
 }  // namespace quipu::server

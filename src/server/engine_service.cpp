@@ -305,6 +305,10 @@ EngineService::~EngineService() {
 
 const models::Model& EngineService::model() const { return impl_->engine->model(); }
 const engine::MemoryReport& EngineService::memory() const { return impl_->memory; }
+std::shared_ptr<text::grammar::Constraint> EngineService::constrain(
+    const text::grammar::Grammar& grammar) const {
+  return impl_->engine->constrain(grammar);
+}
 std::size_t EngineService::places() const { return impl_->places; }
 void EngineService::check(const engine::Request& request) const { impl_->check(request); }
 const ServiceMetrics& EngineService::metrics() const { return impl_->metrics; }

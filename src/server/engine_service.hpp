@@ -72,6 +72,8 @@ class EngineService {
   const engine::MemoryReport& memory() const;
   std::size_t places() const;  ///< sequences that may run together
 
+  /// Any thread, as `engine::Engine::constrain`.
+  std::shared_ptr<text::grammar::Constraint> constrain(const text::grammar::Grammar& grammar) const;
   /// Checks without queueing. Throws as `engine::Engine::submit` does.
   void check(const engine::Request& request) const;
   /// Queues all jobs or none, checked first. Throws what `check` throws, `QueueFull`, and `Error` (cancelled)

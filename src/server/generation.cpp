@@ -46,9 +46,11 @@ class RunningGeneration final : public Generation, public std::enable_shared_fro
 
  private:
   struct Choice {
-    std::vector<text::Token> tokens;            // generated so far, perhaps with the one that ended it
-    std::vector<TokenLogprob> logprobs;         // of tokens, when asked for
-    std::size_t sent = 0;                       // tokens that were in a piece
+    std::vector<text::Token> tokens;     // generated so far, perhaps with the one that ended it
+    std::vector<TokenLogprob> logprobs;  // of tokens, when asked for
+    std::size_t sent = 0;                // tokens that were in a piece
+    std::optional<text::OutputParser> parser;
+    text::ParsedOutput parsed;
     std::vector<TokenLogprob> prompt_logprobs;  // the engine's thread only, until the choice is done
     std::optional<Outcome> outcome;
   };
@@ -63,6 +65,7 @@ class RunningGeneration final : public Generation, public std::enable_shared_fro
   void handle(TokenCame& event);
   void handle(ChoiceDone& event);
   void handle(Tick& event);
+  std::vector<text::OutputEvent> parse(Choice& choice, std::string_view text, bool last);
   void send(std::string bytes);
   void fail(const RequestError& error);
   void complete();
@@ -87,7 +90,16 @@ class RunningGeneration final : public Generation, public std::enable_shared_fro
 
 void RunningGeneration::start() {
   std::vector<Job> jobs;
-  for (std::size_t i = 0; i < choices_.size(); ++i) jobs.push_back(make_job(i));
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    jobs.push_back(make_job(i));
+    if (!s_.request.output) continue;
+    text::OutputOptions options;
+    options.tools = s_.request.tools;
+    options.start = s_.request.output_start;
+    options.parse_reasoning = s_.request.parse_reasoning;
+    options.id_seed = jobs.back().request.sampling.seed;
+    choices_[i].parser.emplace(s_.request.output, options);
+  }
   std::vector<JobId> ids = s_.served->service->submit(std::move(jobs));
   bool late = false;
   {
@@ -198,16 +210,24 @@ void RunningGeneration::handle(TokenCame& event) {
   Choice& choice = choices_[event.choice];
   choice.tokens.push_back(event.token);
   if (event.logprob) choice.logprobs.push_back(std::move(*event.logprob));
-  if (!s_.request.stream) return;
   Piece piece;
   piece.choice = event.choice;
   piece.text = std::move(event.text);
+  piece.events = parse(choice, piece.text, false);
+  if (!s_.request.stream) return;
   const std::size_t end = std::min(event.settled, choice.tokens.size());
   for (; choice.sent < end; ++choice.sent) {
     piece.tokens.push_back(choice.tokens[choice.sent]);
     if (s_.request.logprobs) piece.logprobs.push_back(choice.logprobs[choice.sent]);
   }
   if (!piece.text.empty() || !piece.tokens.empty()) send(s_.format->piece(piece));
+}
+
+std::vector<text::OutputEvent> RunningGeneration::parse(Choice& choice, std::string_view text, bool last) {
+  if (!choice.parser) return {};
+  std::vector<text::OutputEvent> events = last ? choice.parser->finish() : choice.parser->push(text);
+  for (const text::OutputEvent& event : events) choice.parsed.add(event);
+  return events;
 }
 
 void RunningGeneration::handle(ChoiceDone& event) {
@@ -222,10 +242,17 @@ void RunningGeneration::handle(ChoiceDone& event) {
   outcome.text = std::move(result.text);
   outcome.tokens = std::move(result.tokens);
   outcome.stop = result.stop;
+  outcome.stop_text = std::move(result.stop_text);
   outcome.usage = result.usage;
   if (choice.logprobs.size() > outcome.tokens.size()) choice.logprobs.resize(outcome.tokens.size());
   outcome.logprobs = std::move(choice.logprobs);
   outcome.prompt_logprobs = std::move(choice.prompt_logprobs);
+  Piece rest;
+  rest.choice = event.choice;
+  rest.events = parse(choice, {}, true);
+  outcome.parsed = std::move(choice.parsed);
+  if (!choice.parser) outcome.parsed.content = outcome.text;
+  if (s_.request.stream && !rest.events.empty()) send(s_.format->piece(rest));
   if (s_.request.stream) send(s_.format->choice_end(outcome));
   if (++done_ == choices_.size()) complete();
 }

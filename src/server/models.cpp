@@ -7,6 +7,42 @@
 
 namespace quipu::server {
 
+namespace {
+constexpr std::size_t kKeptConstraints = 16;
+}
+
+void Served::prepare() {
+  const text::ChatTemplate* chat = nullptr;
+  try {
+    chat = model().chat_template();
+  } catch (const Error& error) {
+    log::warning("{}: {}; only plain completions work", entry.id, error.message());
+  }
+  if (chat == nullptr) return;
+  chat_format = std::make_unique<const text::ChatFormat>(*chat);
+  markers = text::marker_tokens(*chat_format->output(), model().tokenizer());
+}
+
+std::shared_ptr<text::grammar::Constraint> Served::constraint(
+    const std::string& key, const std::function<text::grammar::Grammar()>& make) const {
+  const auto find = [&] {
+    return std::find_if(constraints_.begin(), constraints_.end(),
+                        [&](const Kept& k) { return k.first == key; });
+  };
+  {
+    const std::lock_guard lock(constraints_mutex_);
+    if (const auto it = find(); it != constraints_.end()) {
+      std::rotate(it, it + 1, constraints_.end());
+      return constraints_.back().second;
+    }
+  }
+  auto made = service->constrain(make());
+  const std::lock_guard lock(constraints_mutex_);
+  if (find() == constraints_.end()) constraints_.emplace_back(key, made);
+  if (constraints_.size() > kKeptConstraints) constraints_.erase(constraints_.begin());
+  return made;
+}
+
 struct Models::Graveyard {
   std::mutex mutex;
   std::condition_variable changed;
@@ -175,6 +211,7 @@ void Models::load_one(Slot& slot, std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     try {
       std::unique_ptr<Served> loaded = load_(entry);
+      loaded->prepare();
       {
         const std::lock_guard alive(graveyard_->mutex);
         ++graveyard_->alive;

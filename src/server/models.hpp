@@ -16,6 +16,8 @@
 
 #include "server/engine_service.hpp"
 #include "server/request_error.hpp"
+#include "text/conversation/chat_format.hpp"
+#include "text/grammar/grammar.hpp"
 
 namespace quipu::server {
 
@@ -33,8 +35,21 @@ struct Served {
   engine::Request defaults;    ///< what a request that says nothing gets
   bool random_seed = true;     ///< a request without a seed gets a random one, not that of the defaults
   std::unique_ptr<EngineService> service;
+  std::unique_ptr<const text::ChatFormat> chat_format;  ///< null: the model has no usable chat template
+  std::vector<text::Token> markers;  ///< control tokens that the chat format's output is read by
 
   const models::Model& model() const { return service->model(); }
+  /// What follows from the model itself: the chat format. Called once it is loaded.
+  void prepare();
+  /// The grammar that `make` gives over the vocabulary; the last few are kept by their key, so that requests
+  /// of the same form share what was computed for it. Throws what `make` throws.
+  std::shared_ptr<text::grammar::Constraint> constraint(
+      const std::string& key, const std::function<text::grammar::Grammar()>& make) const;
+
+ private:
+  using Kept = std::pair<std::string, std::shared_ptr<text::grammar::Constraint>>;
+  mutable std::mutex constraints_mutex_;
+  mutable std::vector<Kept> constraints_;  // guarded; the last used one behind
 };
 
 struct ModelsOptions {

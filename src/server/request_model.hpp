@@ -5,12 +5,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/engine.hpp"
 #include "server/request_error.hpp"
+#include "text/output/output_parser.hpp"
 #include "text/tokenizer.hpp"
 
 namespace quipu::server {
@@ -27,6 +29,11 @@ struct GenerationRequest {
   bool want_prompt_logprobs = false;  ///< with `logprobs`, for the prompt's tokens as well
   bool stream = false;
   int priority = 0;
+  /// How answers are taken apart into text, reasoning and calls; null: all is text.
+  std::shared_ptr<const text::OutputFormat> output;
+  text::OutputStart output_start = text::OutputStart::answer;
+  std::vector<text::Tool> tools;  ///< that may be called
+  bool parse_reasoning = true;
 
   std::size_t choices() const { return prompts.size() * static_cast<std::size_t>(n); }
 };
@@ -46,6 +53,7 @@ struct TokenLogprob : TokenChoice {
 struct Piece {
   std::size_t choice = 0;
   std::string text;
+  std::vector<text::OutputEvent> events;  ///< what became certain of it, with an output format
   std::vector<text::Token> tokens;
   std::vector<TokenLogprob> logprobs;  ///< one per token, when asked for
 };
@@ -54,11 +62,13 @@ struct Piece {
 struct Outcome {
   std::size_t choice = 0;
   std::string text;
+  text::ParsedOutput parsed;  ///< of `text`: without an output format all of it is content
   std::vector<text::Token> tokens;
   std::vector<TokenLogprob> logprobs;  ///< of `tokens`
   std::vector<TokenLogprob>
       prompt_logprobs;  ///< of the prompt; the first token has none (its `top` is empty)
   engine::StopReason stop = engine::StopReason::none;
+  std::string stop_text;  ///< the stop string that ended it
   engine::Usage usage;
 };
 

@@ -142,7 +142,7 @@ const Dialect& Server::Impl::dialect_of(std::string_view path) const {
   for (const auto& dialect : dialects) {
     if (dialect->claims(path)) return *dialect;
   }
-  return *dialects.front();
+  return *dialects.back();
 }
 
 http::Response Server::Impl::refusal(const RequestError& error, const http::Request& request) const {

@@ -92,5 +92,13 @@ TEST(StopStrings, LongHostileStopsTakeLinearTime) {
   EXPECT_EQ(released, 50u * 100001);
 }
 
+TEST(StopMatcher, SaysWhichStringItFound) {
+  StopMatcher m({"bc", "abc", "x"});
+  EXPECT_EQ(m.found(), "");
+  m.push("..ab");
+  m.push("c");
+  EXPECT_EQ(m.found(), "abc") << "of those that end together the longest";
+}
+
 }  // namespace
 }  // namespace quipu::engine

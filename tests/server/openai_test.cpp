@@ -165,8 +165,9 @@ TEST(OpenAi, TheTemplatesRefusalIsTheAnswer) {
 
 TEST(OpenAi, WhatCannotBeObeyedIsRefused) {
   for (const auto& [more, parameter] : std::vector<std::pair<std::string, std::string>>{
-           {R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{}}})",
-            "response_format"},
+           {R"("response_format":{"type":"xml"})", "response_format.type"},
+           {R"("response_format":{"type":"json_schema"})", "response_format.json_schema"},
+           {R"("response_format":{"type":"json_object"},"grammar":"root ::= \"a\"")", "grammar"},
            {R"("tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required")",
             "tool_choice"},
            {R"("functions":[])", "functions"},
@@ -182,6 +183,100 @@ TEST(OpenAi, WhatCannotBeObeyedIsRefused) {
                       chat(R"("tools":[{"type":"function","function":{"name":"f","parameters":{}}}])"))
                 .status,
             200);
+}
+
+/// The answer to forced text, whatever the model.
+json::object forced(const std::string& literal, const std::string& more = {}) {
+  const std::string grammar = "root ::= " + json::serialize(json::value(literal));
+  return shared().post_json("/v1/chat/completions",
+                            R"({"messages":[{"role":"user","content":"x"}],"max_tokens":400,"grammar":)" +
+                                json::serialize(json::value(grammar)) + (more.empty() ? "" : "," + more) +
+                                "}");
+}
+
+TEST(OpenAi, AnAnswerObeysItsSchema) {
+  const json::object answer = shared().post_json(
+      "/v1/chat/completions",
+      R"({"messages":[{"role":"user","content":"x"}],"max_tokens":400,"temperature":1.5,"seed":1,)"
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object",)"
+      R"("properties":{"age":{"type":"integer"},"on":{"type":"boolean"}},"required":["age","on"],)"
+      R"("additionalProperties":false}}}})");
+  const json::value value = json::parse(str(answer.at("choices").at(0).at("message").at("content")));
+  EXPECT_TRUE(value.at("age").is_number());
+  EXPECT_TRUE(value.at("on").is_bool());
+  EXPECT_EQ(answer.at("choices").at(0).at("finish_reason"), "stop");
+  const HttpReply bad = shared().post(
+      "/v1/chat/completions",
+      chat(
+          R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"nope"}}})"));
+  EXPECT_EQ(bad.status, 400) << bad.body;
+}
+
+const std::string kTools =
+    R"("tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object",)"
+    R"("properties":{"a":{"type":"integer"}}}}}])";
+
+TEST(OpenAi, CallsAreTakenOutOfTheText) {
+  const std::string text = "Well. <tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>";
+  const json::object answer = forced(text, kTools);
+  const json::object& choice = answer.at("choices").at(0).as_object();
+  EXPECT_EQ(choice.at("finish_reason"), "tool_calls");
+  const json::object& call = choice.at("message").at("tool_calls").at(0).as_object();
+  EXPECT_EQ(call.at("type"), "function");
+  EXPECT_EQ(call.at("function").at("name"), "f");
+  EXPECT_EQ(json::parse(str(call.at("function").at("arguments"))).at("a"), 1);
+  EXPECT_NE(str(choice.at("message").at("content")).find("Well."), std::string::npos);
+  // Without tools the same is text.
+  EXPECT_EQ(str(forced(text).at("choices").at(0).at("message").at("content")), text);
+}
+
+TEST(OpenAi, StreamedCallsBeginOnceAndTheirArgumentsJoin) {
+  const std::string text = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 12345}}</tool_call>";
+  const std::string grammar = "root ::= " + json::serialize(json::value(text));
+  const HttpReply reply = shared().post(
+      "/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}],"stream":true,"grammar":)" +
+                                  json::serialize(json::value(grammar)) + "," + kTools + "}");
+  std::string arguments, finish, id;
+  int names = 0;
+  for (const json::object& event : events_of(reply.body)) {
+    const json::object& choice = event.at("choices").at(0).as_object();
+    if (!choice.at("finish_reason").is_null()) finish = str(choice.at("finish_reason"));
+    const json::value* calls = choice.at("delta").as_object().if_contains("tool_calls");
+    if (calls == nullptr) continue;
+    const json::object& call = calls->at(0).as_object();
+    EXPECT_EQ(call.at("index"), 0);
+    if (call.contains("id")) {
+      ++names;
+      id = str(call.at("id"));
+      EXPECT_EQ(call.at("function").at("name"), "f");
+    }
+    arguments += str(call.at("function").at("arguments"));
+  }
+  EXPECT_EQ(names, 1);
+  EXPECT_FALSE(id.empty());
+  EXPECT_EQ(json::parse(arguments).at("a"), 12345);
+  EXPECT_EQ(finish, "tool_calls");
+}
+
+TEST(OpenAi, WhatIsNoCallIsText) {
+  for (const std::string text :
+       {"<tool_call>not json</tool_call>", "a </tool_call> b", "<tool_call>{\"name\": \"f\", \"argu"})
+    EXPECT_EQ(str(forced(text, kTools).at("choices").at(0).at("message").at("content")), text);
+}
+
+TEST(OpenAi, StopStringsInForcedText) {
+  const auto text = [](const std::string& literal, const std::string& stops) {
+    const std::string grammar = "root ::= " + json::serialize(json::value(literal));
+    const json::object answer = shared().post_json("/completion", R"({"prompt":"A B C","grammar":)" +
+                                                                      json::serialize(json::value(grammar)) +
+                                                                      R"(,"stop":)" + stops + "}");
+    return str(answer.at("content"));
+  };
+  EXPECT_EQ(text(" L M N O P Q R S", R"(["O P Q"])"), " L M N ");
+  EXPECT_EQ(text(" L M N O P Q R S", R"(["O P Q","M N"])"), " L ");
+  EXPECT_EQ(text("ok\nUser is here", R"(["\nUser:"])"), "ok\nUser is here");
+  EXPECT_EQ(text("ok\nUser: hi", R"(["\nUser:"])"), "ok");
+  EXPECT_EQ(text("\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xb8\x96", "[\"\xe5\xa5\xbd\"]"), "\xe4\xbd\xa0");
 }
 
 TEST(OpenAi, ALogitBiasForcesAndForbids) {

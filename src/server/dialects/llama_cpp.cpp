@@ -162,7 +162,7 @@ void detokenize(const std::shared_ptr<Call>& call) {
 void apply_template(const std::shared_ptr<Call>& call) {
   with_body(call, [call](const Fields& fields, const std::shared_ptr<Served>& served) {
     json::object object;
-    object["prompt"] = text::valid_utf8(render_chat(served->model(), read_chat_request(fields)).text);
+    object["prompt"] = text::valid_utf8(make_prompt(*served, read_conversation(fields)).rendered.text);
     call->respond_json(json::serialize(object));
   });
 }

@@ -1,6 +1,7 @@
 // POST /completion
 #include <boost/json.hpp>
 
+#include "server/chat_prompt.hpp"
 #include "server/dialects/llama_cpp.hpp"
 #include "server/generation_fields.hpp"
 #include "server/prompt_fields.hpp"
@@ -116,6 +117,7 @@ class Format final : public AnswerFormat {
     object["has_new_line"] = outcome.text.find('\n') != std::string::npos;
     object["truncated"] = false;
     object["stop_type"] = stop_type(outcome.stop);
+    object["stopping_word"] = outcome.stop_text;
     if (whole && s_.probabilities) object["completion_probabilities"] = probabilities(outcome.logprobs);
     object["timings"] = timings(outcome.usage);
     return object;
@@ -124,9 +126,8 @@ class Format final : public AnswerFormat {
 };
 
 void refuse_what_cannot_be_obeyed(const Fields& fields) {
-  if (!fields.text("grammar").value_or("").empty())
-    bad_field("grammar", "\"grammar\" is not supported: output cannot be constrained");
-  refuse_field(fields, "json_schema", "output cannot be constrained");
+  refuse_field(fields, "grammar_lazy", "a grammar holds from the first token on");
+  refuse_field(fields, "grammar_triggers", "a grammar holds from the first token on");
   if (fields.boolean("post_sampling_probs").value_or(false))
     bad_field("post_sampling_probs",
               "\"post_sampling_probs\" is not supported: probabilities are the model's");
@@ -150,6 +151,7 @@ void completion(const std::shared_ptr<Call>& call) {
     }
     if (const auto keep = fields.integer("n_keep", -1); keep && request.options.context_shift)
       request.options.keep = *keep;
+    request.options.constraint = read_constraint(fields, *served);
     request.n = fields.integer("n", 1, 128).value_or(1);
     request.stream = fields.boolean("stream").value_or(false);
     if (const auto count = fields.integer("n_probs", 0, kMostProbs); count && *count > 0)

@@ -1,5 +1,6 @@
 // POST /v1/chat/completions
 #include <boost/json.hpp>
+#include <utility>
 
 #include "server/chat_prompt.hpp"
 #include "server/dialects/openai.hpp"
@@ -40,9 +41,9 @@ json::value logprobs_object(const std::vector<TokenLogprob>& tokens, bool wanted
   return object;
 }
 
-class ChatFormat final : public AnswerFormat {
+class ChatAnswer final : public AnswerFormat {
  public:
-  ChatFormat(std::string model, bool logprobs, bool include_usage, std::size_t choices)
+  ChatAnswer(std::string model, bool logprobs, bool include_usage, std::size_t choices)
       : id_(make_id("chatcmpl-")),
         model_(std::move(model)),
         created_(unix_time()),
@@ -55,10 +56,9 @@ class ChatFormat final : public AnswerFormat {
     for (const Outcome& outcome : outcomes) {
       json::object choice;
       choice["index"] = outcome.choice;
-      choice["message"] =
-          json::object{{"role", "assistant"}, {"content", outcome.text}, {"refusal", nullptr}};
+      choice["message"] = message(outcome.parsed);
       choice["logprobs"] = logprobs_object(outcome.logprobs, logprobs_);
-      choice["finish_reason"] = finish_reason(outcome.stop);
+      choice["finish_reason"] = finish(outcome);
       choices.push_back(std::move(choice));
     }
     json::object object = frame("chat.completion");
@@ -68,12 +68,21 @@ class ChatFormat final : public AnswerFormat {
   }
 
   std::string piece(const Piece& piece) override {
-    return opening(piece.choice) + chunk(piece.choice, json::object{{"content", piece.text}},
-                                         logprobs_object(piece.logprobs, logprobs_), nullptr);
+    std::string out = opening(piece.choice);
+    json::value logprobs = logprobs_object(piece.logprobs, logprobs_ && !piece.logprobs.empty());
+    for (const text::OutputEvent& event : piece.events) {
+      json::object delta = delta_of(event);
+      if (delta.empty()) continue;
+      out += chunk(piece.choice, std::move(delta), std::exchange(logprobs, nullptr), nullptr);
+    }
+    // Of tokens whose text is only form, or not certain yet.
+    if (!logprobs.is_null())
+      out += chunk(piece.choice, json::object{{"content", ""}}, std::move(logprobs), nullptr);
+    return out;
   }
   std::string choice_end(const Outcome& outcome) override {
     return opening(outcome.choice) +
-           chunk(outcome.choice, json::object{}, nullptr, json::value(finish_reason(outcome.stop)));
+           chunk(outcome.choice, json::object{}, nullptr, json::value(finish(outcome)));
   }
   std::string end(const TotalUsage& usage) override {
     std::string last;
@@ -88,6 +97,54 @@ class ChatFormat final : public AnswerFormat {
   std::string failed(const RequestError& error) override { return event(error_object(error)); }
 
  private:
+  static json::object call_object(std::size_t index, const std::string& id, const std::string& name,
+                                  const std::string& arguments) {
+    return {{"index", index},
+            {"id", id},
+            {"type", "function"},
+            {"function", json::object{{"name", name}, {"arguments", arguments}}}};
+  }
+  static json::object message(const text::ParsedOutput& parsed) {
+    json::object object;
+    object["role"] = "assistant";
+    const bool only_calls = parsed.content.empty() && !parsed.tool_calls.empty();
+    object["content"] = only_calls ? json::value(nullptr) : json::value(parsed.content);
+    object["refusal"] = nullptr;
+    if (!parsed.reasoning.empty()) object["reasoning_content"] = parsed.reasoning;
+    if (parsed.tool_calls.empty()) return object;
+    json::array calls;
+    for (const text::ToolCall& call : parsed.tool_calls) {
+      json::object item = call_object(calls.size(), call.id, call.name, call.arguments);
+      item.erase("index");  // of streams only
+      calls.push_back(std::move(item));
+    }
+    object["tool_calls"] = std::move(calls);
+    return object;
+  }
+  /// Empty for what a client does not see.
+  static json::object delta_of(const text::OutputEvent& event) {
+    using Kind = text::OutputEvent::Kind;
+    switch (event.kind) {
+      case Kind::content:
+        return {{"content", event.text}};
+      case Kind::reasoning:
+        return {{"reasoning_content", event.text}};
+      case Kind::tool_call:
+        return {{"tool_calls", json::array{call_object(event.call, event.id, event.name, "")}}};
+      case Kind::arguments:
+        return {
+            {"tool_calls", json::array{json::object{{"index", event.call},
+                                                    {"function", json::object{{"arguments", event.text}}}}}}};
+      case Kind::tool_call_end:
+      case Kind::markup:
+        break;
+    }
+    return {};
+  }
+  static std::string_view finish(const Outcome& outcome) {
+    const std::string_view reason = finish_reason(outcome.stop);
+    return reason == "stop" && !outcome.parsed.tool_calls.empty() ? "tool_calls" : reason;
+  }
   json::object frame(std::string_view kind) const {
     json::object object;
     object["id"] = id_;
@@ -122,13 +179,6 @@ class ChatFormat final : public AnswerFormat {
 };
 
 void refuse_what_cannot_be_obeyed(const Fields& fields) {
-  if (const json::object* format = fields.object("response_format")) {
-    const Fields inner(*format, "response_format");
-    const std::string type = inner.text("type").value_or("");
-    if (type != "text")
-      bad_field("response_format", "\"response_format\" of type \"{}\" is not supported, expected \"text\"",
-                printable(type, 40));
-  }
   if (const json::value* choice = fields.find("tool_choice")) {
     const bool known = choice->is_string() && (as_text(*choice) == "auto" || as_text(*choice) == "none");
     if (!known)
@@ -140,7 +190,6 @@ void refuse_what_cannot_be_obeyed(const Fields& fields) {
   refuse_field(fields, "function_call", "give \"tool_choice\"");
   refuse_field(fields, "audio", "answers are text");
   refuse_field(fields, "web_search_options", "this server does not search");
-  refuse_field(fields, "grammar", "output cannot be constrained");
   if (const json::array* modalities = fields.array("modalities")) {
     for (const json::value& item : *modalities) {
       if (!item.is_string() || as_text(item) != "text")
@@ -168,9 +217,18 @@ void chat_completions(const std::shared_ptr<Call>& call) {
     const auto top = fields.integer("top_logprobs", 0, kMostTopLogprobs);
     if (top && !logprobs) bad_field("top_logprobs", "\"top_logprobs\" needs \"logprobs\" to be true");
     if (logprobs) request.logprobs = static_cast<std::size_t>(top.value_or(0));
-    const text::Rendered rendered = render_chat(served->model(), read_chat_request(fields));
-    request.prompts.push_back(text::encode_rendered(served->model().tokenizer(), rendered));
-    auto format = std::make_unique<ChatFormat>(served->entry.id, logprobs, read_include_usage(fields),
+    text::Conversation conversation = read_conversation(fields);
+    const text::Prompt prompt = make_prompt(*served, conversation);
+    request.prompts.push_back(text::encode_rendered(served->model().tokenizer(), prompt.rendered));
+    request.options.constraint = read_constraint(fields, *served);
+    request.output = prompt.output;
+    request.output_start = prompt.start;
+    // What must be JSON is all answer, even where the template opens a thought.
+    if (request.options.constraint) request.output_start = text::OutputStart::content;
+    request.options.shown = served->markers;
+    request.tools = std::move(conversation.tools);
+    request.parse_reasoning = fields.text("reasoning_format").value_or("auto") != "none";
+    auto format = std::make_unique<ChatAnswer>(served->entry.id, logprobs, read_include_usage(fields),
                                                request.choices());
     call->generate(served, std::move(request), std::move(format));
   });

@@ -1,6 +1,7 @@
 // POST /v1/completions
 #include <boost/json.hpp>
 
+#include "server/chat_prompt.hpp"
 #include "server/dialects/openai.hpp"
 #include "server/generation_fields.hpp"
 #include "server/prompt_fields.hpp"
@@ -172,6 +173,7 @@ void completions(const std::shared_ptr<Call>& call) {
     GenerationRequest request;
     request.options = read_generation_fields(fields, *served);
     request.options.max_tokens = read_max_tokens(fields, {"max_tokens"}, 16);  // the dialect's default
+    request.options.constraint = read_constraint(fields, *served);
     request.n = fields.integer("n", 1, kMostChoices).value_or(1);
     if (const auto best = fields.integer("best_of"); best && *best != request.n)
       bad_field("best_of", "\"best_of\" is {}, supported is the value of \"n\" ({})", *best, request.n);

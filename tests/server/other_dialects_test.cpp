@@ -1,0 +1,183 @@
+// Anthropic's and Ollama's dialects against their documentation, on a tiny model.
+#include <gtest/gtest.h>
+
+#include "server_fixture.hpp"
+
+namespace quipu::test {
+namespace {
+
+TestServer& shared() {
+  static TestServer server([] {
+    ServerSettings settings;
+    settings.context = 1024;  // tools that the template does not know are told of in words
+    return settings;
+  }());
+  return server;
+}
+
+/// Fields that make any model say `text`.
+std::string saying(const std::string& text) {
+  return R"("grammar":)" + json::serialize(json::value("root ::= " + json::serialize(json::value(text))));
+}
+const std::string kCall = "Well.<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call>";
+
+std::string anthropic(const std::string& more) {
+  return R"({"model":"tiny","max_tokens":300,"messages":[{"role":"user","content":"hello"}])" +
+         (more.empty() ? "" : "," + more) + "}";
+}
+const std::string kAnthropicTools =
+    R"("tools":[{"name":"f","description":"d","input_schema":{"type":"object","properties":{"a":{"type":"integer"}}}}])";
+
+TEST(Anthropic, AMessageHasTheDocumentedShape) {
+  const json::object answer =
+      shared().post_json("/v1/messages", anthropic(saying("yes no") + R"(,"stop_sequences":["no"])"));
+  EXPECT_EQ(answer.at("type"), "message");
+  EXPECT_EQ(answer.at("role"), "assistant");
+  EXPECT_EQ(answer.at("content").at(0).at("type"), "text");
+  EXPECT_EQ(answer.at("content").at(0).at("text"), "yes ");
+  EXPECT_EQ(answer.at("stop_reason"), "stop_sequence");
+  EXPECT_EQ(answer.at("stop_sequence"), "no");
+  EXPECT_EQ(answer.at("usage").at("input_tokens"), 22);
+  const json::object counted = shared().post_json("/v1/messages/count_tokens", anthropic(""));
+  EXPECT_EQ(counted.at("input_tokens"), 22);
+}
+
+TEST(Anthropic, ToolsAreUsedAndTheirResultsComeBack) {
+  const json::object answer =
+      shared().post_json("/v1/messages", anthropic(saying(kCall) + "," + kAnthropicTools));
+  EXPECT_EQ(answer.at("stop_reason"), "tool_use");
+  EXPECT_EQ(answer.at("content").at(0).at("text"), "Well.");
+  const json::object& use = answer.at("content").at(1).as_object();
+  EXPECT_EQ(use.at("type"), "tool_use");
+  EXPECT_EQ(use.at("name"), "f");
+  EXPECT_EQ(use.at("input").at("a"), 1);
+  const HttpReply next = shared().post(
+      "/v1/messages",
+      R"({"model":"tiny","max_tokens":2,"messages":[{"role":"user","content":"hello"},{"role":"assistant","content":)" +
+          json::serialize(answer.at("content")) +
+          R"(},{"role":"user","content":[{"type":"tool_result","tool_use_id":)" +
+          json::serialize(use.at("id")) + R"(,"content":"42"},{"type":"text","text":"so?"}]}],)" +
+          kAnthropicTools + "}");
+  EXPECT_EQ(next.status, 200) << next.body;
+}
+
+TEST(Anthropic, AStreamIsABlockAfterTheOther) {
+  const HttpReply reply =
+      shared().post("/v1/messages", anthropic(R"("stream":true,)" + saying(kCall) + "," + kAnthropicTools));
+  std::string types, text, arguments;
+  for (const json::object& event : events_of(reply.body)) {
+    const std::string type = str(event.at("type"));
+    if (type != "content_block_delta") types += type + " ";
+    if (type != "content_block_delta") continue;
+    const json::object& delta = event.at("delta").as_object();
+    if (delta.at("type") == "text_delta") text += str(delta.at("text"));
+    if (delta.at("type") == "input_json_delta") arguments += str(delta.at("partial_json"));
+  }
+  EXPECT_EQ(types,
+            "message_start content_block_start content_block_stop content_block_start content_block_stop "
+            "message_delta message_stop ");
+  EXPECT_EQ(text, "Well.");
+  EXPECT_EQ(json::parse(arguments).at("a"), 1);
+  EXPECT_EQ(reply.body.substr(0, 20), "event: message_start");
+}
+
+TEST(Anthropic, ErrorsAreItsOwn) {
+  const HttpReply missing =
+      shared().post("/v1/messages", R"({"model":"tiny","messages":[{"role":"user","content":"x"}]})");
+  EXPECT_EQ(missing.status, 400);
+  const json::value error = json::parse(missing.body);
+  EXPECT_EQ(error.at("type"), "error");
+  EXPECT_EQ(error.at("error").at("type"), "invalid_request_error");
+  EXPECT_EQ(error.at("error").at("message"), "max_tokens: field required");
+  const HttpReply unknown = shared().post("/v1/messages", R"({"model":"x","max_tokens":1})");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_EQ(json::parse(unknown.body).at("error").at("type"), "not_found_error");
+  const HttpReply longer = shared().post(
+      "/v1/messages", R"({"model":"tiny","max_tokens":1,"messages":[{"role":"user","content":")" +
+                          std::string(1300, 'x') + R"("}]})");
+  EXPECT_EQ(longer.status, 400);
+  EXPECT_NE(str(json::parse(longer.body).at("error").at("message")).find("tokens > 1024 maximum"),
+            std::string::npos);
+  for (const std::string more :
+       {R"("tool_choice":{"type":"any"})", R"("system":7)", R"("tools":[{"type":"bash_20250124"}])"})
+    EXPECT_EQ(shared().post("/v1/messages", anthropic(more)).status, 400) << more;
+  EXPECT_EQ(
+      shared()
+          .post(
+              "/v1/messages",
+              R"({"model":"tiny","max_tokens":1,"messages":[{"role":"user","content":[{"type":"image"}]}]})")
+          .status,
+      400);
+}
+
+std::vector<json::object> lines_of(const std::string& body) {
+  std::vector<json::object> list;
+  for (std::size_t at = 0; at < body.size();) {
+    const std::size_t end = std::min(body.find('\n', at), body.size());
+    if (end > at) list.push_back(json::parse(body.substr(at, end - at)).as_object());
+    at = end + 1;
+  }
+  return list;
+}
+
+const std::string kOllamaChat =
+    R"({"model":"tiny:latest","messages":[{"role":"user","content":"hello"}],"options":{"num_predict":6,"temperature":0})";
+
+TEST(Ollama, ChatStreamsLinesUnlessToldOtherwise) {
+  const HttpReply stream = shared().post("/api/chat", kOllamaChat + "}");
+  EXPECT_EQ(stream.headers.at("content-type"), "application/x-ndjson");
+  const auto lines = lines_of(stream.body);
+  std::string text;
+  for (const json::object& line : lines) {
+    EXPECT_EQ(line.at("model"), "tiny:latest");
+    text += str(line.at("message").at("content"));
+  }
+  EXPECT_EQ(lines.back().at("done"), true);
+  EXPECT_EQ(lines.back().at("prompt_eval_count"), 22);
+  const json::object whole = shared().post_json("/api/chat", kOllamaChat + R"(,"stream":false})");
+  EXPECT_EQ(str(whole.at("message").at("content")), text);
+  EXPECT_EQ(whole.at("done"), true);
+}
+
+TEST(Ollama, FormatHoldsAndGenerateAnswers) {
+  const json::object answer = shared().post_json(
+      "/api/chat",
+      R"({"model":"tiny","stream":false,"messages":[{"role":"user","content":"x"}],"format":{"type":"object",)"
+      R"("properties":{"ok":{"type":"boolean"}},"required":["ok"],"additionalProperties":false},)"
+      R"("options":{"seed":3,"num_predict":300}})");
+  EXPECT_TRUE(json::parse(str(answer.at("message").at("content"))).at("ok").is_bool());
+  const json::object raw = shared().post_json(
+      "/api/generate",
+      R"({"model":"tiny","prompt":"ab","raw":true,"stream":false,"options":{"num_predict":4,"temperature":0}})");
+  const json::object same =
+      shared().post_json("/completion", R"({"prompt":"ab","n_predict":4,"temperature":0})");
+  EXPECT_EQ(raw.at("response"), same.at("content"));
+  EXPECT_EQ(shared().post_json("/api/generate", R"({"model":"tiny"})").at("done_reason"), "load");
+}
+
+TEST(Ollama, ModelsAreToldOf) {
+  EXPECT_EQ(json::parse(shared().get("/api/tags").body).at("models").at(0).at("name"), "tiny:latest");
+  EXPECT_EQ(json::parse(shared().get("/api/ps").body).at("models").at(0).at("context_length"), 1024);
+  EXPECT_EQ(json::parse(shared().get("/api/version").body).at("version"), "test");
+  const json::object shown = shared().post_json("/api/show", R"({"model":"tiny"})");
+  EXPECT_EQ(shown.at("model_info").at("general.architecture"), "llama");
+  EXPECT_EQ(shown.at("model_info").at("llama.context_length"), 1024);
+}
+
+TEST(Ollama, ErrorsAreItsOwn) {
+  const HttpReply unknown = shared().post("/api/chat", R"({"model":"nope","messages":[]})");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_TRUE(json::parse(unknown.body).at("error").is_string());
+  for (const std::string more : {R"("format":"xml")", R"("options":{"temperature":-1})",
+                                 R"("options":{"num_ctx":99999})", R"("options":7)"})
+    EXPECT_EQ(
+        shared()
+            .post("/api/chat", R"({"model":"tiny","messages":[{"role":"user","content":"x"}],)" + more + "}")
+            .status,
+        400)
+        << more;
+  EXPECT_EQ(shared().get("/api/nothing").status, 404);
+}
+
+}  // namespace
+}  // namespace quipu::test
