@@ -158,8 +158,9 @@ void EngineService::Impl::loop() {
       to_cancel = std::exchange(cancels, {});
       if (!cancel_all) starts = take_startable();
     }
-    apply_cancels(to_cancel, cancel_all);
+    // In this order: a job may be cancelled that is only just starting.
     for (auto& entry : starts) begin(std::move(entry));
+    apply_cancels(to_cancel, cancel_all);
     if (!active.empty()) step();
     collect();
   }

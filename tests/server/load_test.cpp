@@ -119,6 +119,20 @@ TEST(Load, OneWhoLeavesTheQueueNeverStarts) {
   EXPECT_EQ(service.running(), 2u);
 }
 
+TEST(Load, ACancelRightBehindItsRequestIsNotLost) {
+  TestServer server(endless());
+  auto& service = *server.served()->service;
+  for (int i = 0; i < 100; ++i) {
+    server::Job job;
+    job.request.prompt = {97, 98};
+    job.request.ignore_eos = true;
+    std::vector<server::Job> jobs;
+    jobs.push_back(std::move(job));
+    service.cancel(service.submit(std::move(jobs)).front());
+    ASSERT_TRUE(service.wait_idle(std::chrono::seconds(30))) << i;
+  }
+}
+
 TEST(Load, BeyondTheQueueThereIs429AndOperationsStillAnswer) {
   TestServer server(endless());
   std::vector<std::unique_ptr<HttpClient>> clients;
