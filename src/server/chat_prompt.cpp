@@ -1,9 +1,13 @@
 #include "server/chat_prompt.hpp"
 
+#include <fmt/format.h>
+
 #include <boost/json.hpp>
 
 #include "core/error.hpp"
+#include "core/log.hpp"
 #include "text/conversation/conversation.hpp"
+#include "text/grammar/tool_grammar.hpp"
 
 namespace quipu::server {
 
@@ -124,6 +128,29 @@ std::shared_ptr<text::grammar::Constraint> read_constraint(const Fields& fields,
   if (!schema.empty())
     return served.constraint("schema:" + schema, [&] { return Grammar::from_json_schema(schema); });
   return nullptr;
+}
+
+std::shared_ptr<text::grammar::Constraint> call_constraint(const Served& served,
+                                                           const text::Conversation& conversation,
+                                                           const text::Prompt& prompt,
+                                                           const std::string& name, bool parallel) {
+  if (conversation.tools.empty())
+    bad_field("tool_choice", "\"tool_choice\" asks for a call, but there are no tools");
+  text::grammar::ToolGrammarOptions options;
+  options.choice = name.empty() ? text::grammar::ToolChoice::required : text::grammar::ToolChoice::named;
+  options.name = name;
+  options.parallel = parallel;
+  if (prompt.start == text::OutputStart::reasoning) options.thinking = text::grammar::Thinking::opened;
+  options.controls = text::grammar::control_names(*prompt.output, served.model().tokenizer());
+  std::string key = fmt::format("calls:{}:{}:{}", name, parallel, static_cast<int>(options.thinking));
+  for (const text::Tool& tool : conversation.tools) key += "\n" + tool.name + text::to_json(tool.parameters);
+  return served.constraint(key, [&] {
+    text::grammar::ToolGrammar calls =
+        text::grammar::tool_grammar(conversation.tools, *prompt.output, options);
+    for (const text::grammar::ToolProblem& problem : calls.problems)
+      log::warning("tool {} cannot be called: {}", printable(problem.tool, 80), problem.message);
+    return *calls.grammar;
+  });
 }
 
 }  // namespace quipu::server

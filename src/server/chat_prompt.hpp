@@ -25,4 +25,11 @@ text::Prompt make_prompt(const Served& served, const text::Conversation& convers
 /// when none does. Throws a 400 that names the schema's path or the grammar's line.
 std::shared_ptr<text::grammar::Constraint> read_constraint(const Fields& fields, const Served& served);
 
+/// The grammar that holds an answer to calls: of any tool (`name` empty) or of one. Throws a 400: there are
+/// no tools, none of that name, or its parameters cannot be held (tool, path and keyword are named).
+std::shared_ptr<text::grammar::Constraint> call_constraint(const Served& served,
+                                                           const text::Conversation& conversation,
+                                                           const text::Prompt& prompt,
+                                                           const std::string& name, bool parallel);
+
 }  // namespace quipu::server

@@ -168,8 +168,9 @@ TEST(OpenAi, WhatCannotBeObeyedIsRefused) {
            {R"("response_format":{"type":"xml"})", "response_format.type"},
            {R"("response_format":{"type":"json_schema"})", "response_format.json_schema"},
            {R"("response_format":{"type":"json_object"},"grammar":"root ::= \"a\"")", "grammar"},
-           {R"("tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required")",
+           {R"("tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"sometimes")",
             "tool_choice"},
+           {R"("tool_choice":"required")", "tool_choice"},
            {R"("functions":[])", "functions"},
            {R"("top_logprobs":3)", "top_logprobs"},
 

@@ -99,7 +99,7 @@ TEST(Anthropic, ErrorsAreItsOwn) {
   EXPECT_NE(str(json::parse(longer.body).at("error").at("message")).find("tokens > 1024 maximum"),
             std::string::npos);
   for (const std::string more :
-       {R"("tool_choice":{"type":"any"})", R"("system":7)", R"("tools":[{"type":"bash_20250124"}])"})
+       {R"("tool_choice":{"type":"sometimes"})", R"("system":7)", R"("tools":[{"type":"bash_20250124"}])"})
     EXPECT_EQ(shared().post("/v1/messages", anthropic(more)).status, 400) << more;
   EXPECT_EQ(
       shared()
@@ -157,11 +157,43 @@ TEST(Ollama, FormatHoldsAndGenerateAnswers) {
 
 TEST(Ollama, ModelsAreToldOf) {
   EXPECT_EQ(json::parse(shared().get("/api/tags").body).at("models").at(0).at("name"), "tiny:latest");
+  shared().served();  // loaded
   EXPECT_EQ(json::parse(shared().get("/api/ps").body).at("models").at(0).at("context_length"), 1024);
   EXPECT_EQ(json::parse(shared().get("/api/version").body).at("version"), "test");
   const json::object shown = shared().post_json("/api/show", R"({"model":"tiny"})");
   EXPECT_EQ(shown.at("model_info").at("general.architecture"), "llama");
   EXPECT_EQ(shown.at("model_info").at("llama.context_length"), 1024);
+}
+
+TEST(Tools, ACallThatIsAskedForComesWhateverTheModel) {
+  const std::string tools =
+      R"({"messages":[{"role":"user","content":"hello"}],)"
+      R"("tools":[{"type":"function","function":{"name":"first","parameters":{"type":"object","properties":)"
+      R"({"a":{"type":"integer","minimum":0,"maximum":9}},"required":["a"],"additionalProperties":false}}},)"
+      R"({"type":"function","function":{"name":"second","parameters":{"type":"object","properties":{},)"
+      R"("additionalProperties":false}}}],)"
+      R"("parallel_tool_calls":false,"temperature":1.5,"max_tokens":600,)";
+  const auto ask = [&](const std::string& choice, int seed) {
+    return shared().post_json("/v1/chat/completions", tools + "\"seed\":" + std::to_string(seed) +
+                                                          ",\"tool_choice\":" + choice + "}");
+  };
+  for (int seed = 1; seed <= 3; ++seed) {
+    const json::object any = ask("\"required\"", seed);
+    const json::object& choice = any.at("choices").at(0).as_object();
+    ASSERT_EQ(choice.at("finish_reason"), "tool_calls") << json::serialize(any);
+    const json::object named = ask(R"({"type":"function","function":{"name":"first"}})", seed);
+    const json::array& calls = named.at("choices").at(0).at("message").at("tool_calls").as_array();
+    ASSERT_EQ(calls.size(), 1u) << json::serialize(named);
+    EXPECT_EQ(calls[0].at("function").at("name"), "first");
+    const json::value arguments =
+        json::parse(std::string(calls[0].at("function").at("arguments").as_string()));
+    EXPECT_GE(arguments.at("a").to_number<int>(), 0);
+    EXPECT_LE(arguments.at("a").to_number<int>(), 9);
+  }
+  const HttpReply unknown = shared().post(
+      "/v1/chat/completions", tools + R"("tool_choice":{"type":"function","function":{"name":"third"}}})");
+  EXPECT_EQ(unknown.status, 400);
+  EXPECT_NE(unknown.body.find("third"), std::string::npos) << unknown.body;
 }
 
 TEST(Ollama, ErrorsAreItsOwn) {

@@ -1,5 +1,6 @@
 // Anthropic's messages. Source: https://docs.anthropic.com/en/api/messages
 #include <boost/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "core/error.hpp"
@@ -146,10 +147,6 @@ class ConversationReader {
     if (const json::object* choice = fields.object("tool_choice")) {
       const std::string type = Fields(*choice, "tool_choice").text("type").value_or("");
       if (type == "none") return;
-      if (type != "auto")
-        bad_field("tool_choice",
-                  "tool_choice.type is \"{}\", supported are auto and none: a call cannot be enforced",
-                  printable(type, 40));
     }
     const json::array* tools = fields.array("tools");
     if (tools == nullptr) return;
@@ -316,6 +313,19 @@ class MessageAnswer final : public AnswerFormat {
   std::int64_t index_ = 0;
 };
 
+/// The call that tool_choice asks for: the name of a tool, empty for any; nothing where the model is free.
+std::optional<std::string> read_tool_choice(const Fields& fields) {
+  const json::object* choice = fields.object("tool_choice");
+  if (choice == nullptr) return std::nullopt;
+  const Fields inner(*choice, "tool_choice");
+  const std::string type = inner.text("type").value_or(""), name = inner.text("name").value_or("");
+  if (type == "auto" || type == "none") return std::nullopt;
+  if (type == "any") return "";
+  if (type == "tool" && !name.empty()) return name;
+  bad_field("tool_choice", "tool_choice.type is \"{}\", expected auto, none, any, or tool with a name",
+            printable(type, 40));
+}
+
 /// The request but for its limits, and its prompt.
 GenerationRequest read_request(const Fields& fields, const std::shared_ptr<Served>& served) {
   GenerationRequest request;
@@ -327,6 +337,12 @@ GenerationRequest read_request(const Fields& fields, const std::shared_ptr<Serve
   request.options.constraint = read_constraint(fields, *served);
   request.output = prompt.output;
   request.output_start = request.options.constraint ? text::OutputStart::content : prompt.start;
+  if (const auto tool = read_tool_choice(fields)) {
+    if (request.options.constraint) bad_field("tool_choice", "a call and a schema cannot both be obeyed");
+    const json::object* choice = fields.object("tool_choice");
+    const bool single = Fields(*choice, "tool_choice").boolean("disable_parallel_tool_use").value_or(false);
+    request.options.constraint = call_constraint(*served, conversation, prompt, *tool, !single);
+  }
   request.options.shown = served->markers;
   request.tools = std::move(conversation.tools);
   return request;

@@ -1,5 +1,6 @@
 // POST /v1/chat/completions
 #include <boost/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "server/chat_prompt.hpp"
@@ -178,14 +179,28 @@ class ChatAnswer final : public AnswerFormat {
   std::vector<bool> begun_;
 };
 
-void refuse_what_cannot_be_obeyed(const Fields& fields) {
-  if (const json::value* choice = fields.find("tool_choice")) {
-    const bool known = choice->is_string() && (as_text(*choice) == "auto" || as_text(*choice) == "none");
-    if (!known)
-      bad_field("tool_choice",
-                "\"tool_choice\" is {}, supported are \"auto\" and \"none\": a call cannot be enforced",
-                printable(json::serialize(*choice), 80));
+/// The call that "tool_choice" asks for: the name of a tool, empty for any; nothing where the model is free.
+std::optional<std::string> read_tool_choice(const Fields& fields) {
+  const json::value* choice = fields.find("tool_choice");
+  if (choice == nullptr) return std::nullopt;
+  if (choice->is_string()) {
+    const std::string_view word = as_text(*choice);
+    if (word == "auto" || word == "none") return std::nullopt;
+    if (word == "required" || word == "any") return "";
+  } else if (choice->is_object()) {
+    const Fields named(choice->get_object(), "tool_choice");
+    if (const json::object* function = named.object("function")) {
+      const auto name = Fields(*function, "tool_choice.function").text("name");
+      if (name && !name->empty()) return *name;
+    }
   }
+  bad_field("tool_choice",
+            "\"tool_choice\" is {}, expected \"auto\", \"none\", \"required\" or "
+            "{{\"type\":\"function\",\"function\":{{\"name\":…}}}}",
+            printable(json::serialize(*choice), 80));
+}
+
+void refuse_what_cannot_be_obeyed(const Fields& fields) {
   refuse_field(fields, "functions", "give \"tools\"");
   refuse_field(fields, "function_call", "give \"tool_choice\"");
   refuse_field(fields, "audio", "answers are text");
@@ -225,6 +240,12 @@ void chat_completions(const std::shared_ptr<Call>& call) {
     request.output_start = prompt.start;
     // What must be JSON is all answer, even where the template opens a thought.
     if (request.options.constraint) request.output_start = text::OutputStart::content;
+    if (const auto tool = read_tool_choice(fields)) {
+      if (request.options.constraint)
+        bad_field("tool_choice", "a call and a \"response_format\" cannot both be obeyed: give one of them");
+      request.options.constraint = call_constraint(*served, conversation, prompt, *tool,
+                                                   fields.boolean("parallel_tool_calls").value_or(true));
+    }
     request.options.shown = served->markers;
     request.tools = std::move(conversation.tools);
     request.parse_reasoning = fields.text("reasoning_format").value_or("auto") != "none";

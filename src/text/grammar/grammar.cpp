@@ -1,5 +1,6 @@
 #include "text/grammar/grammar.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.hpp"
@@ -100,7 +101,11 @@ std::shared_ptr<const Bits> Matcher::allowed() {
   renew();
   if (now_.finished) return std::make_shared<Bits>(constraint_->table_->words(), 0);
   generation_->store.begin_work();
-  return generation_->masks->of(now_.state);
+  std::shared_ptr<const Bits> bits = generation_->masks->of(now_.state);
+  if (std::none_of(bits->begin(), bits->end(), [](std::uint64_t word) { return word != 0; }))
+    fail(ErrorCode::unsupported, "the vocabulary has no token for what the grammar wants after {} tokens",
+         accepted());
+  return bits;
 }
 
 bool Matcher::accept(Token token) {
