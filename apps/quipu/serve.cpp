@@ -139,7 +139,9 @@ void serve(const ServeFlags& flags) {
 }  // namespace
 
 void add_serve(CLI::App& app) {
-  CLI::App& command = add_command(app, "serve", "Answer over HTTP: the OpenAI, Anthropic, Ollama and llama.cpp interfaces, and a web page");
+  CLI::App& command =
+      add_command(app, "serve",
+                  "Answer over HTTP: the OpenAI, Anthropic, Ollama and llama.cpp interfaces, and a web page");
   auto flags = std::make_shared<ServeFlags>();
   flags->model.add(command);
   text_option(command, "-a,--alias", flags->alias, "names of the model for clients, separated by commas");
