@@ -16,6 +16,8 @@
 
 namespace quipu::memory {
 
+inline constexpr auto kPage = static_cast<std::size_t>(graph::kPagePositions);  ///< positions
+
 struct KvOptions {
   DType k_dtype = DType::f16;  ///< f32, f16, bf16, q8_0 (head sizes that are multiples of 32)
   DType v_dtype = DType::f16;

@@ -8,7 +8,6 @@
 namespace quipu::memory {
 
 namespace {
-constexpr auto kPage = static_cast<std::size_t>(graph::kPagePositions);
 using Edge = std::vector<std::int32_t>;
 }  // namespace
 

@@ -8,7 +8,6 @@
 namespace quipu::memory {
 
 namespace {
-constexpr auto kPage = static_cast<std::size_t>(graph::kPagePositions);
 std::size_t pages_for(std::size_t positions) { return (positions + kPage - 1) / kPage; }
 }  // namespace
 

@@ -9,7 +9,7 @@ namespace quipu::text {
 
 namespace {
 
-constexpr std::string_view kKey = "tokenizer.ggml.precompiled_charsmap";
+constexpr std::string_view kCharsmapKey = "tokenizer.ggml.precompiled_charsmap";
 /// Real keys are a few characters long; a damaged trie can have cycles.
 constexpr std::size_t kMaxKeyBytes = 256;
 
@@ -30,12 +30,12 @@ std::uint32_t offset_of(std::uint32_t unit) { return (unit >> 10) << ((unit & (1
 Charsmap::Charsmap(std::vector<std::uint8_t> blob, std::string_view origin) : origin_(origin) {
   constexpr std::size_t head = sizeof(std::uint32_t);
   if (blob.size() < head)
-    fail(ErrorCode::bad_file, "{}: {} has {} bytes, too few for its length field", origin_, kKey,
+    fail(ErrorCode::bad_file, "{}: {} has {} bytes, too few for its length field", origin_, kCharsmapKey,
          blob.size());
   const std::size_t trie_bytes = read_u32(blob, 0);
   if (trie_bytes % sizeof(std::uint32_t) != 0 || trie_bytes > blob.size() - head)
-    fail(ErrorCode::bad_file, "{}: {} has {} bytes, but its trie claims {}", origin_, kKey, blob.size(),
-         trie_bytes);
+    fail(ErrorCode::bad_file, "{}: {} has {} bytes, but its trie claims {}", origin_, kCharsmapKey,
+         blob.size(), trie_bytes);
   units_.reserve(trie_bytes / sizeof(std::uint32_t));
   for (std::size_t i = 0; i < trie_bytes; i += sizeof(std::uint32_t))
     units_.push_back(read_u32(blob, head + i));
@@ -44,7 +44,7 @@ Charsmap::Charsmap(std::vector<std::uint8_t> blob, std::string_view origin) : or
 
 std::uint32_t Charsmap::unit(std::size_t index) const {
   if (index >= units_.size())
-    fail(ErrorCode::bad_file, "{}: {} points to unit {} of {}", origin_, kKey, index, units_.size());
+    fail(ErrorCode::bad_file, "{}: {} points to unit {} of {}", origin_, kCharsmapKey, index, units_.size());
   return units_[index];
 }
 
@@ -67,7 +67,7 @@ std::string_view Charsmap::replacement(std::uint32_t offset) const {
   const std::size_t end =
       offset < replacements_.size() ? replacements_.find('\0', offset) : std::string::npos;
   if (end == std::string::npos)
-    fail(ErrorCode::bad_file, "{}: {} points to replacement byte {} of {}", origin_, kKey, offset,
+    fail(ErrorCode::bad_file, "{}: {} points to replacement byte {} of {}", origin_, kCharsmapKey, offset,
          replacements_.size());
   return std::string_view(replacements_).substr(offset, end - offset);
 }

@@ -9,7 +9,7 @@ namespace quipu::text {
 
 namespace {
 
-constexpr std::string_view kKey = "tokenizer.chat_template";
+constexpr std::string_view kTemplateKey = "tokenizer.chat_template";
 
 struct SpecialToken {
   std::string_view variable, id_key;
@@ -48,12 +48,12 @@ void trust_roles(jinja::Data& messages) {
 }  // namespace
 
 std::unique_ptr<ChatTemplate> ChatTemplate::from_metadata(const gguf::Metadata& metadata) {
-  const gguf::Value* value = metadata.find(kKey);
+  const gguf::Value* value = metadata.find(kTemplateKey);
   if (value == nullptr) return nullptr;
   const std::string* source = std::get_if<std::string>(&value->data);
   if (source == nullptr) {
     log::warning("{}: {} is of type {}, expected a string; the model is used without a chat template",
-                 metadata.origin(), kKey, gguf::to_string(value->type));
+                 metadata.origin(), kTemplateKey, gguf::to_string(value->type));
     return nullptr;
   }
   SpecialTokens special;

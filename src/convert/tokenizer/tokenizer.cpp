@@ -8,14 +8,14 @@
 #include "core/error.hpp"
 #include "core/mapped_file.hpp"
 #include "text/pretokenizer.hpp"
+#include "text/unicode.hpp"
 
 namespace quipu::convert {
 namespace {
 
 namespace fs = std::filesystem;
+using text::kSpaceMark;
 using text::TokenType;
-
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 
 std::string read_text(const fs::path& path) {
   constexpr std::size_t longest = std::size_t{64} << 20;

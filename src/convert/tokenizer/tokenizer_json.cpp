@@ -6,14 +6,14 @@
 #include "convert/tokenizer/pretokenizer_finder.hpp"
 #include "convert/tokenizer/vocabulary.hpp"
 #include "core/error.hpp"
+#include "text/unicode.hpp"
 
 namespace quipu::convert {
 namespace {
 
 namespace json = boost::json;
+using text::kSpaceMark;
 using text::TokenType;
-
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 
 /// All parts of a normalizer, pre-tokenizer or decoder: itself, or the members of a Sequence.
 void visit_parts(const json::value* part, const auto& visit) {

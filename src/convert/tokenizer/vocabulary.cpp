@@ -1,16 +1,17 @@
 #include "convert/tokenizer/vocabulary.hpp"
 
 #include "core/error.hpp"
+#include "text/unicode.hpp"
 
 namespace quipu::convert {
 namespace {
 
 namespace json = boost::json;
+using text::kSpaceMark;
 using text::TokenType;
 
 constexpr float kAddedScore = -1000;  // as llama.cpp's converter writes it
 constexpr float kUnusedScore = -10000;
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 
 std::string with_spaces(std::string_view text) {
   std::string result;

@@ -18,7 +18,7 @@ namespace json = boost::json;
 
 namespace {
 
-json::object error_object(const RequestError& error) {
+json::object error_body(const RequestError& error) {
   json::object object;
   object["error"] = error.message();
   if (error.kind() == ErrorKind::context_overflow && error.context > 0) {
@@ -83,9 +83,7 @@ class OllamaAnswer final : public AnswerFormat {
     return json::serialize(object) + "\n";
   }
   std::string end(const TotalUsage&) override { return {}; }
-  std::string failed(const RequestError& error) override {
-    return json::serialize(error_object(error)) + "\n";
-  }
+  std::string failed(const RequestError& error) override { return json::serialize(error_body(error)) + "\n"; }
   std::string stream_content_type() const override { return "application/x-ndjson"; }
   std::string heartbeat() const override { return "\n"; }
 
@@ -344,7 +342,7 @@ class Ollama final : public Dialect {
   http::Response error(const RequestError& error) const override {
     http::Response response;
     response.status = error.status();
-    response.body = json::serialize(error_object(error));
+    response.body = json::serialize(error_body(error));
     return response;
   }
   bool claims(std::string_view path) const override { return path.rfind("/api/", 0) == 0; }

@@ -11,6 +11,8 @@
 
 namespace quipu::server::openai {
 
+inline constexpr std::int64_t kMostChoices = 128;  ///< `n`, as the original has it
+
 void chat_completions(const std::shared_ptr<Call>& call);
 void completions(const std::shared_ptr<Call>& call);
 void list_models(const std::shared_ptr<Call>& call);

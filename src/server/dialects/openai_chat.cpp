@@ -14,7 +14,7 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr std::int64_t kMostChoices = 128, kMostTopLogprobs = 20;
+constexpr std::int64_t kMostTopLogprobs = 20;
 
 json::object token_object(const TokenChoice& token) {
   json::object object;

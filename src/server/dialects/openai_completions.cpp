@@ -13,7 +13,7 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr std::int64_t kMostChoices = 128, kMostLogprobs = 20;
+constexpr std::int64_t kMostLogprobs = 20;
 
 /// Tokens that are no whole characters are spelt "bytes:\xe2\x80", as OpenAI does: then no two are alike.
 std::string token_name(const std::string& bytes) {

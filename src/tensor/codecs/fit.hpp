@@ -40,6 +40,9 @@ float fit_symmetric(std::span<const float> x, int half, std::span<std::uint8_t> 
 /// The same form, but improved code by code (at most five rounds), as Q3_K does.
 float fit_symmetric_stepwise(std::span<const float> x, int half, std::span<std::uint8_t> codes);
 
+/// 1 / d, and 0 of a block whose scale is 0.
+inline float inverse_of(float d) { return d != 0 ? 1.0F / d : 0.0F; }
+
 /// The value of largest magnitude, the first of equals; 0 when there is none.
 inline float extreme(std::span<const float> x) {
   float magnitude = 0, value = 0;

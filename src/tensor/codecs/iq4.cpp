@@ -27,8 +27,6 @@ int nearest_code(float x) {
   return code;
 }
 
-float inverse_of(float d) { return d != 0 ? 1 / d : 0.0F; }
-
 // The scale of the weighted least squares fit x = scale * table[code], errors weighted by x^2.
 float fit_scale(std::span<const float> x) {
   const float peak = extreme(x);

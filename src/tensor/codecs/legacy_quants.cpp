@@ -31,8 +31,6 @@ int truncated(float x, int largest) {
   return x < static_cast<float>(largest) ? static_cast<int>(x) : largest;
 }
 
-float inverse_of(float d) { return d != 0 ? 1.0F / d : 0.0F; }
-
 // Symmetric blocks: the value of largest magnitude takes the code 0, that is -half.
 struct SymmetricBlock {
   float d;

@@ -19,7 +19,7 @@ constexpr const char* kValue = "Zerimba";
 constexpr const char* kOtherValue = "Qolvita";
 constexpr const char* kResult = "Huntavo";
 constexpr const char* kTool = "tarosk_funor";
-constexpr const char* kKey = "velmo";
+constexpr const char* kProbeKey = "velmo";
 constexpr const char* kId = "abcdEF001";  // nine letters and digits: some templates insist
 constexpr const char* kOtherId = "abcdEF002";
 
@@ -103,8 +103,8 @@ class Probe {
   void tools() { found_.tools = has(render({user()}, tool_list()), kTool); }
 
   static Data call(const char* id, const char* value, bool as_text) {
-    Data arguments = as_text ? Data(std::string("{\"") + kKey + "\": \"" + value + "\"}")
-                             : Data(Data::Mapping{{kKey, value}});
+    Data arguments = as_text ? Data(std::string("{\"") + kProbeKey + "\": \"" + value + "\"}")
+                             : Data(Data::Mapping{{kProbeKey, value}});
     return Data::Mapping{{"id", id},
                          {"type", "function"},
                          {"function", Data::Mapping{{"name", kTool}, {"arguments", std::move(arguments)}}}};
@@ -124,7 +124,7 @@ class Probe {
       auto text = render({user(), calling(as_text, none, false)}, tool_list());
       if (!has(text, kValue)) return std::nullopt;
       // Shown in another language's notation, or as a text within a text: not what the model was trained on.
-      const std::string key = kKey;
+      const std::string key = kProbeKey;
       if (has(text, "{'" + key) || has(text, "\\\"" + key) || (none && has(text, "None")))
         return std::nullopt;
       return text;

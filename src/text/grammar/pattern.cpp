@@ -12,7 +12,7 @@ namespace quipu::text::grammar {
 
 namespace {
 
-constexpr int kMaxGroups = 100;  // nested
+constexpr int kMaxPatternGroups = 100;  // nested
 
 struct Piece {
   enum class Kind { set, sequence, alternation, repeat, start, end, lookahead } kind = Kind::sequence;
@@ -63,7 +63,7 @@ class Parser {
   }
 
   Piece alternation(int depth) {
-    if (depth > kMaxGroups) refuse("groups nested too deep", ErrorCode::unsupported);
+    if (depth > kMaxPatternGroups) refuse("groups nested too deep", ErrorCode::unsupported);
     Piece result;
     result.kind = Piece::Kind::alternation;
     result.parts.push_back(sequence(depth));

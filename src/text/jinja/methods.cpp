@@ -172,7 +172,7 @@ Value rpartition(C& c, const Value& s, A& a) { return partition_at(c, s, a, true
 Value do_replace(C& c, const Value& s, A& a) {
   return replace(c, s, text_argument(c, argument(a, 0)), argument(a, 1), int_argument(c, argument(a, 2), -1));
 }
-Value do_join(C& c, const Value& s, A& a) { return join(c, s, c.elements(argument(a, 0)), false); }
+Value join_elements(C& c, const Value& s, A& a) { return join(c, s, c.elements(argument(a, 0)), false); }
 Value format(C& c, const Value& s, A& a) { return c.brace_format(s.text(), a); }
 
 Value find_in(C& c, const Value& s, const A& a, bool last, bool must) {
@@ -295,7 +295,7 @@ Value view(C& c, const Value& s, View::Part part) {
   made->mapping = s;
   return value;
 }
-Value items(C& c, const Value& s, A&) { return view(c, s, View::Part::items); }
+Value item_view(C& c, const Value& s, A&) { return view(c, s, View::Part::items); }
 Value keys(C& c, const Value& s, A&) { return view(c, s, View::Part::keys); }
 Value values(C& c, const Value& s, A&) { return view(c, s, View::Part::values); }
 Value copy(C&, const Value& s, A&) { return s; }
@@ -349,7 +349,7 @@ constexpr Native kText[] = {
     {"isnumeric", isdigit},
     {"isspace", isspace},
     {"isupper", isupper},
-    {"join", do_join, "iterable"},
+    {"join", join_elements, "iterable"},
     {"ljust", ljust, "width fillchar?"},
     {"lower", lower},
     {"lstrip", strip_left, "chars?"},
@@ -373,13 +373,13 @@ constexpr Native kText[] = {
     {"zfill", zfill, "width"},
 };
 constexpr Native kMapping[] = {
-    {"copy", copy}, {"get", get, "key default?"}, {"items", items}, {"keys", keys}, {"values", values},
+    {"copy", copy}, {"get", get, "key default?"}, {"items", item_view}, {"keys", keys}, {"values", values},
 };
 constexpr Native kList[] = {{"copy", copy}, {"count", list_count, "value"}, {"index", list_index, "value"}};
 constexpr Native kLoop[] = {{"changed", changed, "*"}, {"cycle", cycle, "*"}};
 
 template <std::size_t N>
-const Native* search(const Native (&table)[N], std::string_view name) {
+const Native* entry_of(const Native (&table)[N], std::string_view name) {
   for (const Native& entry : table)
     if (entry.name == name) return &entry;
   return nullptr;
@@ -390,13 +390,13 @@ const Native* search(const Native (&table)[N], std::string_view name) {
 const Native* find_method(Kind kind, std::string_view name) {
   switch (kind) {
     case Kind::string:
-      return search(kText, name);
+      return entry_of(kText, name);
     case Kind::mapping:
-      return search(kMapping, name);
+      return entry_of(kMapping, name);
     case Kind::list:
-      return search(kList, name);
+      return entry_of(kList, name);
     case Kind::loop:
-      return search(kLoop, name);
+      return entry_of(kLoop, name);
     default:
       return nullptr;
   }

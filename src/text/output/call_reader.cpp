@@ -4,16 +4,15 @@
 #include <array>
 
 #include "core/error.hpp"
+#include "text/output/json_scanner.hpp"
 
 namespace quipu::text {
 
 namespace {
 
-using Kind = PatternPart::Kind;
+using Part = PatternPart::Kind;
 constexpr std::size_t kMaxName = 128;
 constexpr std::string_view kCdata = "<![CDATA[";
-
-bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 bool is_name_byte(char c) {
   return static_cast<unsigned char>(c) > 0x20 &&
@@ -28,13 +27,13 @@ std::string_view trimmed(std::string_view text) {
 
 /// Puts `literal` in front of a pattern's parts and drops literals of white space alone.
 std::vector<PatternPart> with_front(const std::string& literal, std::vector<PatternPart> parts) {
-  if (parts.empty() || parts.front().kind != Kind::literal)
-    parts.insert(parts.begin(), PatternPart{Kind::literal, literal});
+  if (parts.empty() || parts.front().kind != Part::literal)
+    parts.insert(parts.begin(), PatternPart{Part::literal, literal});
   else
     parts.front().text = literal + parts.front().text;
   parts.erase(std::remove_if(parts.begin(), parts.end(),
                              [](const PatternPart& part) {
-                               return part.kind == Kind::literal && trimmed(part.text).empty();
+                               return part.kind == Part::literal && trimmed(part.text).empty();
                              }),
               parts.end());
   return parts;
@@ -42,7 +41,7 @@ std::vector<PatternPart> with_front(const std::string& literal, std::vector<Patt
 
 /// The part of an opening that is looked for: up to the end of its first tag or word.
 std::string trigger_of(const std::vector<PatternPart>& opening) {
-  if (opening.empty() || opening.front().kind != Kind::literal) return {};
+  if (opening.empty() || opening.front().kind != Part::literal) return {};
   const std::string_view literal = trimmed(opening.front().text);
   std::size_t end = literal.find_first_of(" \t\r\n");
   if (literal.front() == '<')
@@ -74,12 +73,12 @@ CompiledCall::CompiledCall(const CallFormat& source) : format(&source) {
     // Literal, object, literal: the object's own text is read as JSON, not as a pattern.
     const std::size_t begin = source.call.find('{');
     const std::size_t end = source.call.rfind('}') + 1;
-    parts = {{Kind::literal, source.call.substr(0, begin)}, {Kind::arguments}};
+    parts = {{Part::literal, source.call.substr(0, begin)}, {Part::arguments}};
     closer = source.call.substr(end);
   } else {
     parts = parse_pattern(source.call);
     const auto arguments = std::find_if(parts.begin(), parts.end(),
-                                        [](const auto& part) { return part.kind == Kind::arguments; });
+                                        [](const auto& part) { return part.kind == Part::arguments; });
     if (arguments + 1 < parts.end()) closer = (arguments + 1)->text;
     // The parenthesis belongs to the arguments.
     if (source.arguments == ArgumentSyntax::python && !closer.empty()) closer.erase(0, 1);
@@ -97,7 +96,7 @@ CallReader::CallReader(const CompiledCall& call, const ToolSet& tools, bool next
     : call_(&call), tools_(&tools), steps_(next ? &call.next : &call.opening) {
   if (!call.parameter.empty()) {
     for (std::size_t i = 1; i + 1 < call.parameter.size(); ++i) {
-      if (call.parameter[i].kind != Kind::value) continue;
+      if (call.parameter[i].kind != Part::value) continue;
       const std::string& before = call.parameter[i - 1].text;
       const std::string& after = call.parameter[i + 1].text;
       break_before_ = before.back() == '\n';
@@ -110,8 +109,8 @@ CallReader::CallReader(const CompiledCall& call, const ToolSet& tools, bool next
 
 CallReader::Status CallReader::enter_step() {
   const PatternPart& part = (*steps_)[step_];
-  if (part.kind == Kind::literal) literal_ = LiteralMatcher(part.text);
-  if (part.kind != Kind::arguments) return Status::more;
+  if (part.kind == Part::literal) literal_ = LiteralMatcher(part.text);
+  if (part.kind != Part::arguments) return Status::more;
   const CallFormat& format = *call_->format;
   if (format.arguments == ArgumentSyntax::xml) {
     arguments_ = "{";
@@ -133,13 +132,13 @@ bool CallReader::committed() const {
   const bool whole =
       syntax == ArgumentSyntax::python || syntax == ArgumentSyntax::gemma || syntax == ArgumentSyntax::code;
   const std::size_t begun = syntax == ArgumentSyntax::xml ? 1 : 0;  // with the first argument
-  return !whole && !name_.empty() && arguments_.size() > begun && (*steps_)[step_].kind == Kind::arguments;
+  return !whole && !name_.empty() && arguments_.size() > begun && (*steps_)[step_].kind == Part::arguments;
 }
 
 CallReader::Status CallReader::leave_capture(std::string& captured, char byte) {
   // A literal such as ":" may be of bytes that names have too: then its last place counts.
   std::string rest;
-  if (step_ + 1 < steps_->size() && (*steps_)[step_ + 1].kind == Kind::literal) {
+  if (step_ + 1 < steps_->size() && (*steps_)[step_ + 1].kind == Part::literal) {
     const std::string_view literal = trimmed((*steps_)[step_ + 1].text);
     std::size_t length = 0;
     while (length < literal.size() && is_name_byte(literal[length])) ++length;
@@ -159,7 +158,7 @@ CallReader::Status CallReader::leave_capture(std::string& captured, char byte) {
 }
 
 CallReader::Status CallReader::push_name(char byte) {
-  std::string& captured = (*steps_)[step_].kind == Kind::name ? name_ : id_;
+  std::string& captured = (*steps_)[step_].kind == Part::name ? name_ : id_;
   if (captured.empty() && is_space(byte)) return Status::more;
   if (!is_name_byte(byte)) return leave_capture(captured, byte);
   if (captured.size() >= kMaxName + 32) return Status::failed;
@@ -169,7 +168,7 @@ CallReader::Status CallReader::push_name(char byte) {
 
 CallReader::Status CallReader::push(char byte) {
   switch ((*steps_)[step_].kind) {
-    case Kind::literal:
+    case Part::literal:
       switch (literal_.push(byte)) {
         case LiteralMatcher::Status::more:
           return Status::more;
@@ -180,8 +179,8 @@ CallReader::Status CallReader::push(char byte) {
           return enter_step();
       }
       return Status::failed;
-    case Kind::name:
-    case Kind::id:
+    case Part::name:
+    case Part::id:
       return push_name(byte);
     default:
       return call_->format->object ? push_object(byte) : push_arguments(byte);
@@ -189,7 +188,7 @@ CallReader::Status CallReader::push(char byte) {
 }
 
 CallReader::Status CallReader::finish() {
-  if ((*steps_)[step_].kind != Kind::arguments || call_->format->arguments != ArgumentSyntax::code ||
+  if ((*steps_)[step_].kind != Part::arguments || call_->format->arguments != ArgumentSyntax::code ||
       trimmed(raw_).empty())
     return Status::failed;
   const std::vector<std::string> parameters = tools_->parameters(name_);
@@ -309,7 +308,7 @@ CallReader::Status CallReader::object_value_ended() {
 }
 
 std::size_t CallReader::hidden() const {
-  if (call_->format->arguments != ArgumentSyntax::xml || (*steps_)[step_].kind != Kind::arguments) return 0;
+  if (call_->format->arguments != ArgumentSyntax::xml || (*steps_)[step_].kind != Part::arguments) return 0;
   return xml_ == Xml::value && known_text_ ? value_.size() - shown_ : unseen_;
 }
 
@@ -350,7 +349,7 @@ CallReader::Status CallReader::push_xml(char byte) {
       if (status == LiteralMatcher::Status::failed) return Status::failed;
       if (status == LiteralMatcher::Status::more) return Status::more;
       ++part_;
-      if (call_->parameter[part_].kind == Kind::type) return xml_ = Xml::type, Status::more;
+      if (call_->parameter[part_].kind == Part::type) return xml_ = Xml::type, Status::more;
       xml_ = Xml::value;
       value_.clear();
       shown_ = 0;

@@ -6,6 +6,10 @@
 
 namespace quipu::text {
 
+/// White space of JSON.
+inline bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 class JsonScanner {
  public:
   static constexpr std::size_t kMaxDepth = 100;

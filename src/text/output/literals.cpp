@@ -12,8 +12,6 @@ namespace {
 constexpr std::string_view kGemmaQuote = "<|\"|>";
 constexpr int kMaxDepth = 100;
 
-bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_'; }
 
 /// Writes JSON while it reads one of the notations; every method returns false at what it does not know.

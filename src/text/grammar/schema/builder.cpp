@@ -13,7 +13,7 @@ namespace quipu::text::grammar::schema {
 namespace {
 
 /// A string must have so many characters at most for a text to come to its end.
-constexpr std::uint32_t kMostRequired = 1'000'000;
+constexpr std::uint32_t kMostRequiredCharacters = 1'000'000;
 /// Alternatives of one schema that are looked at so closely: a bound on the time.
 constexpr int kMostTests = 3000;
 /// How deep values inside of values are looked at to see that nothing fits.
@@ -368,8 +368,9 @@ Id Builder::string_content(const Alternative& a) {
   std::vector<Id> limits;
   for (const Data* part : a.parts) {
     const std::uint32_t low = document_.count(part, "minLength").value_or(0);
-    if (low > kMostRequired)
-      document_.refuse(part, "minLength", fmt::format("asks for more than {} characters", kMostRequired));
+    if (low > kMostRequiredCharacters)
+      document_.refuse(part, "minLength",
+                       fmt::format("asks for more than {} characters", kMostRequiredCharacters));
     least = std::max(least, low);
     most = std::min(most, document_.count(part, "maxLength").value_or(kUnbounded));
     if (Document::has(part, "pattern")) limits.push_back(pattern_of(part, "pattern"));

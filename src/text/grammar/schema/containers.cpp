@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMaxNamePatterns = 5;
 /// Values among which a list's items are told apart.
 constexpr std::size_t kMaxDistinct = 6;
-constexpr std::uint32_t kMostRequired = 100'000;
+constexpr std::uint32_t kMostRequiredItems = 100'000;
 constexpr std::size_t kMaxCounted = 200'000;
 /// A new rule after so many properties, so that choices stay short.
 constexpr std::size_t kPropertiesInRule = 16;
@@ -93,8 +93,9 @@ Builder::Object Builder::object_of(const Alternative& a) {
     for (std::string& name : document_.names(part, "required")) required.insert(std::move(name));
     object.least = std::max(object.least, document_.count(part, "minProperties").value_or(0));
     object.most = std::min(object.most, document_.count(part, "maxProperties").value_or(kUnbounded));
-    if (object.least > kMostRequired)
-      document_.refuse(part, "minProperties", fmt::format("asks for more than {} properties", kMostRequired));
+    if (object.least > kMostRequiredItems)
+      document_.refuse(part, "minProperties",
+                       fmt::format("asks for more than {} properties", kMostRequiredItems));
   }
   const auto add = [&](const std::string& name) {
     if (!known.insert(name).second) return;
@@ -285,8 +286,8 @@ Builder::Array Builder::array_of(const Alternative& a) {
     if (const Data::List* list = prefix(part)) longest = std::max(longest, list->size());
     array.least = std::max(array.least, document_.count(part, "minItems").value_or(0));
     array.most = std::min(array.most, document_.count(part, "maxItems").value_or(kUnbounded));
-    if (array.least > kMostRequired)
-      document_.refuse(part, "minItems", fmt::format("asks for more than {} items", kMostRequired));
+    if (array.least > kMostRequiredItems)
+      document_.refuse(part, "minItems", fmt::format("asks for more than {} items", kMostRequiredItems));
   }
   array.first.resize(longest);
   for (const Data* part : a.parts) {
@@ -351,7 +352,7 @@ Id Builder::containing(const Alternative& a, const Array& array, const Data* par
       document_.refuse(other, "contains", "beside another one is not supported");
   if (!array.first.empty() || array.most != kUnbounded || array.least > least)
     document_.refuse(part, "contains", "together with prefixItems, minItems or maxItems is not supported");
-  if (least > kMostRequired) document_.refuse(part, "minContains", "asks for too many items");
+  if (least > kMostRequiredItems) document_.refuse(part, "minContains", "asks for too many items");
   if (least > most) return kNever;
   const Data* wanted = document_.child(part, "contains", *Document::find(part, "contains"));
   SchemaSet with = array.rest, without = array.rest;
