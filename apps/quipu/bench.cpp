@@ -28,8 +28,8 @@ using Clock = std::chrono::steady_clock;
 struct BenchFlags {
   ModelFlags model;
   EngineFlags engine;
-  std::int64_t prompt = 512, generate = 128, depth = 0, sequences = 1, repetitions = 5;
-  std::vector<std::int64_t> threads;
+  std::int64_t repetitions = 5;
+  std::vector<std::int64_t> prompts{512}, generates{128}, depths{0}, sequences{1}, threads;
   std::string output = "md";
   bool peak = false;
 };
@@ -49,12 +49,14 @@ std::vector<std::int32_t> some_tokens(std::int64_t count, std::size_t vocabulary
   return tokens;
 }
 
+/// Measures in one session: a depth and a number of sequences.
 class Bench {
  public:
-  Bench(const BenchFlags& flags, Session& session) : flags_(flags), engine_(*session.engine) {
+  Bench(std::int64_t depth, std::int64_t sequences, Session& session)
+      : sequences_(sequences), engine_(*session.engine) {
     vocabulary_ = session.model->hyperparameters().vocab;
-    context_tokens_ = some_tokens(flags.depth, vocabulary_);
-    if (flags.depth > 0) {
+    context_tokens_ = some_tokens(depth, vocabulary_);
+    if (depth > 0) {
       std::optional<memory::Sequence> kept;
       app::generate(engine_, request(context_tokens_, 1), nullptr, &kept);
       depth_ = std::move(kept);
@@ -62,29 +64,29 @@ class Bench {
   }
 
   /// Tokens per second of reading `prompt` tokens in each sequence.
-  double prefill() {
+  double prefill(std::int64_t prompt) {
     std::vector<std::int32_t> tokens = context_tokens_;
-    const auto more = some_tokens(flags_.prompt, vocabulary_);
+    const auto more = some_tokens(prompt, vocabulary_);
     tokens.insert(tokens.end(), more.begin(), more.end());
     const auto start = Clock::now();
     std::vector<engine::RequestId> ids;
-    for (std::int64_t i = 0; i < flags_.sequences; ++i)
-      ids.push_back(engine_.submit(request(tokens, 1), depth_ ? &*depth_ : nullptr));
+    for (std::int64_t i = 0; i < sequences_; ++i)
+      ids.push_back(submit(request(tokens, 1)));
     while (engine_.step()) exit_if_interrupted();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     for (const engine::RequestId id : ids) finish(id);
-    return static_cast<double>(flags_.prompt * flags_.sequences) / seconds;
+    return static_cast<double>(prompt * sequences_) / seconds;
   }
 
   /// Tokens per second of generating `generate` tokens in each sequence, after the first one of each.
-  double decode() {
+  double decode(std::int64_t generate) {
     std::vector<std::int32_t> tokens = context_tokens_;
     tokens.push_back(some_tokens(1, vocabulary_).front());
-    std::int64_t waiting = flags_.sequences, generated = 0;
+    std::int64_t waiting = sequences_, generated = 0;
     Clock::time_point start;
     std::vector<engine::RequestId> ids;
-    for (std::int64_t i = 0; i < flags_.sequences; ++i) {
-      engine::Request one = request(tokens, flags_.generate + 1);
+    for (std::int64_t i = 0; i < sequences_; ++i) {
+      engine::Request one = request(tokens, generate + 1);
       one.on_token = [&, first = true](const engine::TokenEvent&) mutable {
         if (first && --waiting == 0)
           start = Clock::now();
@@ -92,7 +94,7 @@ class Bench {
           ++generated;
         first = false;
       };
-      ids.push_back(engine_.submit(std::move(one), depth_ ? &*depth_ : nullptr));
+      ids.push_back(submit(std::move(one)));
     }
     while (engine_.step()) exit_if_interrupted();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -110,13 +112,20 @@ class Bench {
     return result;
   }
 
+  /// Continues a copy of the context: submitting takes what it continues.
+  engine::RequestId submit(engine::Request request) {
+    if (!depth_) return engine_.submit(std::move(request));
+    memory::Sequence base = depth_->fork();
+    return engine_.submit(std::move(request), &base);
+  }
+
   void finish(engine::RequestId id) {
     const auto result = engine_.take_result(id);
     if (!result || result->stop == engine::StopReason::error)
       fail(ErrorCode::internal, "a benchmark request failed: {}", result ? result->error : "no result");
   }
 
-  const BenchFlags& flags_;
+  std::int64_t sequences_;
   engine::Engine& engine_;
   std::size_t vocabulary_ = 0;
   std::vector<std::int32_t> context_tokens_;
@@ -124,16 +133,14 @@ class Bench {
 };
 
 template <class Measure>
-Row measure(std::string test, const BenchFlags& flags, std::int64_t threads, Measure&& once) {
+Row measure(std::string test, std::int64_t repetitions, Measure&& once) {
   once();  // warm-up: page cache, CPU clock, first touch of the scratch
   std::vector<double> rates;
-  for (std::int64_t i = 0; i < flags.repetitions; ++i) rates.push_back(once());
+  for (std::int64_t i = 0; i < repetitions; ++i) rates.push_back(once());
   std::sort(rates.begin(), rates.end());
   const std::size_t n = rates.size();
   Row row;
   row.test = std::move(test);
-  row.threads = threads;
-  row.batch = flags.sequences;
   row.median = (rates[(n - 1) / 2] + rates[n / 2]) / 2;
   row.min = rates.front();
   row.max = rates.back();
@@ -141,7 +148,7 @@ Row measure(std::string test, const BenchFlags& flags, std::int64_t threads, Mea
 }
 
 /// Multiply-adds of a prompt token and bytes read for a generated one; the output matrix is not used for
-/// prompt tokens, the embedding is a look-up unless it is the output matrix too.
+/// prompt tokens, the embedding is a look-up unless it is the output matrix too. Keys and values come on top.
 struct Work {
   double operations_per_token = 0, bytes_per_step = 0;
   explicit Work(const models::Model& model) {
@@ -159,38 +166,60 @@ std::string test_name(const char* kind, std::int64_t tokens, std::int64_t depth)
   return depth > 0 ? fmt::format("{}{}@d{}", kind, tokens, depth) : fmt::format("{}{}", kind, tokens);
 }
 
-std::vector<Row> run_all(const BenchFlags& flags) {
-  const auto model = load_model(flags.model);
-  const Work work(*model);
-  std::vector<std::int64_t> thread_counts = flags.threads;
-  if (thread_counts.empty()) thread_counts.push_back(default_threads().count);
-  std::vector<Row> rows;
-  for (const std::int64_t threads : thread_counts) {
-    engine::EngineOptions options = flags.engine.options();
-    options.sequences = flags.sequences + (flags.depth > 0 ? 1 : 0);
-    if (options.context == 0) options.context = flags.depth + std::max(flags.prompt, flags.generate + 1) + 2;
-    Session session = open_session(model, options, threads, flags.model);
+class Bencher {
+ public:
+  explicit Bencher(const BenchFlags& flags)
+      : flags_(flags), model_(load_model(flags.model)), work_(*model_) {}
+
+  std::vector<Row> run_all() {
+    std::vector<std::int64_t> thread_counts = flags_.threads;
+    if (thread_counts.empty()) thread_counts.push_back(default_threads().count);
+    for (const std::int64_t threads : thread_counts)
+      for (const std::int64_t depth : flags_.depths)
+        for (const std::int64_t sequences : flags_.sequences) run(threads, depth, sequences);
+    return std::move(rows_);
+  }
+
+ private:
+  void run(std::int64_t threads, std::int64_t depth, std::int64_t sequences) {
+    const auto most = [](const std::vector<std::int64_t>& list) { return *std::ranges::max_element(list); };
+    engine::EngineOptions options = flags_.engine.options();
+    options.sequences = sequences + (depth > 0 ? 1 : 0);
+    if (options.context == 0)
+      options.context = depth + std::max(most(flags_.prompts), most(flags_.generates) + 1) + 2;
+    Session session = open_session(model_, options, threads, flags_.model);
     if (stderr_is_terminal()) write_stderr(describe(session));
-    Bench bench(flags, session);
-    if (flags.prompt > 0) {
-      Row row = measure(test_name("pp", flags.prompt, flags.depth), flags, threads,
-                        [&] { return bench.prefill(); });
-      if (flags.peak)
+    Bench bench(depth, sequences, session);
+    const auto add = [&](Row row) {
+      row.threads = threads;
+      row.batch = sequences;
+      rows_.push_back(std::move(row));
+    };
+    for (const std::int64_t prompt : flags_.prompts) {
+      if (prompt == 0) continue;
+      Row row = measure(test_name("pp", prompt, depth), flags_.repetitions,
+                        [&] { return bench.prefill(prompt); });
+      if (flags_.peak)
         row.peak_fraction =
-            row.median * work.operations_per_token / measure_int8_peak(static_cast<int>(threads));
-      rows.push_back(row);
+            row.median * work_.operations_per_token / measure_int8_peak(static_cast<int>(threads));
+      add(std::move(row));
     }
-    if (flags.generate > 0) {
-      Row row = measure(test_name("tg", flags.generate, flags.depth), flags, threads,
-                        [&] { return bench.decode(); });
-      if (flags.peak)
-        row.peak_fraction = row.median / static_cast<double>(flags.sequences) * work.bytes_per_step /
+    for (const std::int64_t generate : flags_.generates) {
+      if (generate == 0) continue;
+      Row row = measure(test_name("tg", generate, depth), flags_.repetitions,
+                        [&] { return bench.decode(generate); });
+      if (flags_.peak)
+        row.peak_fraction = row.median / static_cast<double>(sequences) * work_.bytes_per_step /
                             measure_read_bandwidth(static_cast<int>(threads));
-      rows.push_back(row);
+      add(std::move(row));
     }
   }
-  return rows;
-}
+
+  const BenchFlags& flags_;
+  std::shared_ptr<const models::Model> model_;
+  Work work_;
+  std::vector<Row> rows_;
+};
 
 void print_json(const std::vector<Row>& rows) {
   namespace json = boost::json;
@@ -218,17 +247,21 @@ void print_table(const std::vector<Row>& rows) {
   write_stdout(text);
 }
 
-std::vector<std::int64_t> parse_threads(const std::string& text) {
-  std::vector<std::int64_t> counts;
+std::vector<std::int64_t> parse_list(const std::string& text, std::int64_t least, std::int64_t most) {
+  std::vector<std::int64_t> numbers;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const auto number = parse_integer(text.substr(begin, end - begin));
-    if (!number || *number < 1 || *number > 4096)
-      throw std::string("expected whole numbers from 1 to 4096, separated by commas");
-    counts.push_back(*number);
+    if (!number || *number < least || *number > most)
+      throw fmt::format("expected whole numbers from {} to {}, separated by commas", least, most);
+    numbers.push_back(*number);
     begin = end + 1;
   }
-  return counts;
+  return numbers;
+}
+
+bool asks_for_something(const std::vector<std::int64_t>& list) {
+  return std::ranges::any_of(list, [](std::int64_t n) { return n > 0; });
 }
 
 }  // namespace
@@ -237,26 +270,29 @@ void add_bench(CLI::App& app) {
   CLI::App& command = add_command(app, "bench", "Measure prefill and decode speed");
   auto flags = std::make_shared<BenchFlags>();
   flags->model.add(command);
-  integer_option(command, "-p,--n-prompt", flags->prompt, {0, 1'000'000, "0: no prefill test"},
-                 "prompt tokens");
-  integer_option(command, "-n,--n-gen", flags->generate, {0, 1'000'000, "0: no decode test"},
-                 "generated tokens");
-  integer_option(command, "-d,--depth", flags->depth, {0, 10'000'000}, "tokens already in the context");
-  integer_option(command, "-B,--sequences", flags->sequences, {1, 4096}, "sequences side by side");
+  const auto list = [&](const char* names, std::vector<std::int64_t>& values, std::int64_t least,
+                        std::int64_t most, const char* help) {
+    parsed_option(command, names, "N,…", help, [&values, least, most](const std::string& value) {
+      values = parse_list(value, least, most);
+    });
+  };
+  list("-p,--n-prompt", flags->prompts, 0, 1'000'000, "prompt tokens [512; 0: no prefill test]");
+  list("-n,--n-gen", flags->generates, 0, 1'000'000, "generated tokens [128; 0: no decode test]");
+  list("-d,--depth", flags->depths, 0, 10'000'000, "tokens already in the context [0]");
+  list("-B,--sequences", flags->sequences, 1, 4096, "sequences side by side [1]");
+  list("-t,--threads", flags->threads, 1, 4096, "threads [as many as the machine and its limits give]");
   integer_option(command, "-r,--repetitions", flags->repetitions, {1, 10000},
                  "measured repetitions after a warm-up");
   choice_option(command, "-o,--output", flags->output, {"md", "json"}, "how to print");
   flag_option(command, "--peak", flags->peak,
               "measure read bandwidth and int8 peak too, and print the share reached");
-  parsed_option(command, "-t,--threads", "N,…", "thread counts to measure, separated by commas",
-                [raw = flags.get()](const std::string& value) { raw->threads = parse_threads(value); });
   group_options(command, "Measurement");
   flags->engine.add(command, false);
   on_run(command, [flags] {
-    if (flags->prompt == 0 && flags->generate == 0)
+    if (!asks_for_something(flags->prompts) && !asks_for_something(flags->generates))
       fail(ErrorCode::invalid_argument, "-p 0 and -n 0 leave nothing to measure");
     InterruptGuard guard;
-    const std::vector<Row> rows = run_all(*flags);
+    const std::vector<Row> rows = Bencher(*flags).run_all();
     flags->output == "json" ? print_json(rows) : print_table(rows);
   });
 }

@@ -265,6 +265,23 @@ TEST_F(Run, BenchPrintsTheDocumentedShape) {
   EXPECT_LE(rate.at("median").to_number<double>(), rate.at("max").to_number<double>());
 }
 
+TEST_F(Run, BenchMeasuresEveryCombinationOfItsLists) {
+  const ProgramResult result = quipu({"bench", "-m", plain(), "-p", "16,8", "-n", "4", "-d", "0,70", "-B",
+                                      "1,2", "-t", "1", "-r", "1", "-o", "json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  std::vector<std::string> tests;
+  const json::value root = json::parse(result.out);
+  for (const json::value& row : root.as_array())
+    tests.push_back(std::string(row.at("test").as_string()) + " x " +
+                    std::to_string(row.at("batch").as_int64()));
+  EXPECT_EQ(tests, (std::vector<std::string>{"pp16 x 1", "pp8 x 1", "tg4 x 1", "pp16 x 2", "pp8 x 2", "tg4 x 2",
+                                             "pp16@d70 x 1", "pp8@d70 x 1", "tg4@d70 x 1", "pp16@d70 x 2",
+                                             "pp8@d70 x 2", "tg4@d70 x 2"}));
+  const ProgramResult bad = quipu({"bench", "-m", plain(), "-p", "16,,8"});
+  EXPECT_EQ(bad.status, 2);
+  EXPECT_TRUE(is_one_error_line(bad.err)) << bad.err;
+}
+
 TEST_F(Run, PerplexityScoresTheSecondHalfOfEachWindow) {
   std::ofstream(folder / "text") << std::string(100, 'x');  // 100 tokens: 6 windows of 16 and a rest
   const Arguments arguments{"eval", "perplexity", "-m",    plain(), "-f", (folder / "text").string(),
