@@ -4,14 +4,7 @@
 namespace quipu::backends {
 namespace {
 
-constexpr std::int64_t kSpan = 64, kChunk = 512;
-
-inline float exp1(float x) {
-  float t[16];
-  store(t, exp(set1(x)));
-  return t[0];
-}
-constexpr std::size_t padded(std::size_t n) { return (n + 15) / 16 * 16; }
+constexpr std::int64_t kChunk = 512;
 
 /// One stored row of keys or values as floats, zero-padded to 16.
 inline void load_row(KvType type, const std::byte* row, std::size_t n, float* out) {
@@ -47,179 +40,124 @@ inline void load_row(KvType type, const std::byte* row, std::size_t n, float* ou
   }
 }
 
-/// Running softmax of one query row: maximum, sum of exponentials, weighted values.
-struct SoftmaxState {
-  float* values;
-  float* top_sum;  ///< [0] maximum, [1] sum
-};
-inline void reset(SoftmaxState s, std::size_t v) {
-  for (std::size_t i = 0; i < v; i += 16) store(s.values + i, set1(0));
-  s.top_sum[0] = -__builtin_inff();
-  s.top_sum[1] = 0;
-}
-/// a = a and b, b the later positions.
-inline void merge(SoftmaxState a, SoftmaxState b, std::size_t v) {
-  if (b.top_sum[1] == 0 && b.top_sum[0] == -__builtin_inff()) return;  // no visible position
-  if (a.top_sum[1] == 0 && a.top_sum[0] == -__builtin_inff()) {
-    for (std::size_t i = 0; i < v; i += 16) store(a.values + i, load(b.values + i));
-    a.top_sum[0] = b.top_sum[0];
-    a.top_sum[1] = b.top_sum[1];
-    return;
+/// The walk over the spans of a sequence.
+class SpanWalk {
+ public:
+  explicit SpanWalk(const AttentionArgs& a)
+      : a_(a), d_(padded(a.head_dim)), v_(padded(a.v_dim)), rows_(a.tokens * a.group) {
+    float* at = reinterpret_cast<float*>(a.scratch);
+    const auto take = [&](std::size_t n) {
+      float* p = at;
+      at += n;
+      return p;
+    };
+    keys_ = take(kSpan * d_), values_ = take(kSpan * v_), queries_ = take(rows_ * d_);
+    part_values_ = take(rows_ * v_), part_tops_ = take(rows_ * 2);
+    all_values_ = take(rows_ * v_), all_tops_ = take(rows_ * 2);
+    // For a few rows the halves are read where they lie; for many a copy as floats pays.
+    const bool few = kSharedRows > 1 && rows_ <= 2 * kSharedRows && a.head_dim == d_ && a.v_dim == v_ &&
+                     a.k_type == a.v_type;
+    in_place_ = few && (a.k_type == KvType::f16 || a.k_type == KvType::bf16);
   }
-  const float top = a.top_sum[0] > b.top_sum[0] ? a.top_sum[0] : b.top_sum[0];
-  const float fa = exp1(a.top_sum[0] - top), fb = exp1(b.top_sum[0] - top);
-  const V16 va = set1(fa), vb = set1(fb);
-  for (std::size_t i = 0; i < v; i += 16)
-    store(a.values + i, fma(load(b.values + i), vb, load(a.values + i) * va));
-  a.top_sum[0] = top;
-  a.top_sum[1] = __builtin_fmaf(b.top_sum[1], fb, a.top_sum[1] * fa);
-}
-/// out = values / sum, a sink (a logit without a value) joining the sum.
-inline void finish(SoftmaxState s, std::size_t v_dim, const float* sink, float* out) {
-  float sum = s.top_sum[1], factor = 1;
-  if (sink != nullptr) {
-    const float top = s.top_sum[0] > *sink ? s.top_sum[0] : *sink;
-    factor = exp1(s.top_sum[0] - top);
-    sum = sum * factor + exp1(*sink - top);
-  }
-  const V16 r = set1(factor / sum);
-  for_lanes(v_dim, [&](std::size_t i, std::size_t m) { store_part(out + i, load(s.values + i) * r, m); });
-}
 
-/// Scores of the 16 keys from j of a span, in lanes; lanes outside [lo, hi) are -inf.
-inline V16 scores16(const AttentionArgs& a, const float* q, const float* keys, std::size_t d, std::size_t j,
-                    std::size_t lo, std::size_t hi, float slope, std::int64_t distance) {
-  V16 acc[16];
-  for (int half = 0; half < 2; ++half) {
-    const float* k = keys + (j + 8 * static_cast<std::size_t>(half)) * d;
-    V16* s = acc + 8 * half;
-    for (int i = 0; i < 8; ++i) s[i] = set1(0);
-    for (std::size_t e = 0; e < d; e += 16) {
-      const V16 qv = load(q + e);
-      for (std::size_t i = 0; i < 8; ++i) s[i] = fma(qv, load(k + i * d + e), s[i]);
+  void run() {
+    for (std::size_t r = 0; r < rows_; ++r) {
+      const float* q = a_.q + r / a_.group * a_.q_stride + r % a_.group * a_.head_dim;
+      for_lanes(a_.head_dim,
+                [&](std::size_t i, std::size_t m) { store(queries_ + r * d_ + i, load_part(q + i, m)); });
+      reset(all(r), v_);
+    }
+    last_ = a_.first_position + static_cast<std::int64_t>(a_.tokens) - 1;
+    lowest_ = a_.window > 0 && a_.first_position >= a_.window ? a_.first_position - a_.window + 1 : 0;
+    std::int64_t chunk = lowest_ / kChunk;
+    if (a_.chunk_begin > chunk) chunk = a_.chunk_begin;
+    for (; chunk < a_.chunk_end && chunk * kChunk <= last_; ++chunk) {
+      for (std::size_t r = 0; r < rows_; ++r) reset(part(r), v_);
+      for (std::int64_t start = chunk * kChunk; start < (chunk + 1) * kChunk && start <= last_;
+           start += kSpan)
+        if (start + static_cast<std::int64_t>(kSpan) > lowest_) span(start);
+      for (std::size_t r = 0; r < rows_; ++r) merge(all(r), part(r), v_);
+    }
+    for (std::size_t r = 0; r < rows_; ++r) {
+      const SoftmaxState state = all(r);
+      if (a_.partial != nullptr) {
+        float* out = a_.partial + r * (v_ + 16);
+        for (std::size_t i = 0; i < v_; i += 16) store(out + i, load(state.values + i));
+        out[v_] = state.top_sum[0];
+        out[v_ + 1] = state.top_sum[1];
+        continue;
+      }
+      finish(state, a_.v_dim, a_.sinks != nullptr ? a_.sinks + r % a_.group : nullptr,
+             a_.out + r / a_.group * a_.out_stride + r % a_.group * a_.v_dim);
     }
   }
-  V16 s = reduce_add16(acc) * set1(a.scale);
-  if (a.soft_cap > 0) s = set1(a.soft_cap) * tanh(s / set1(a.soft_cap));
-  constexpr float index[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const V16 lane = load(index) + set1(static_cast<float>(j));
-  if (slope != 0) s = fma(set1(slope), lane + set1(static_cast<float>(distance)), s);
-  const V16 none = set1(-__builtin_inff());
-  if (lo > j) s = select_less(lane, set1(static_cast<float>(lo)), none, s);
-  if (hi < j + 16) s = select_less(lane, set1(static_cast<float>(hi)), s, none);
-  return s;
-}
 
-/// values += sum over positions [lo, hi), ascending, of p * v.
-template <int vectors>
-inline void add_values(const float* p, const float* values, std::size_t v, std::size_t lo, std::size_t hi,
-                       V16 factor, float* out) {
-  V16 acc[vectors];
-  for (int i = 0; i < vectors; ++i) acc[i] = load(out + 16 * i) * factor;
-  for (std::size_t j = lo; j < hi; ++j) {
-    const V16 w = set1(p[j]);
-    for (int i = 0; i < vectors; ++i)
-      acc[i] = fma(w, load(values + j * v + 16 * static_cast<std::size_t>(i)), acc[i]);
-  }
-  for (int i = 0; i < vectors; ++i) store(out + 16 * i, acc[i]);
-}
+ private:
+  SoftmaxState part(std::size_t r) const { return {part_values_ + r * v_, part_tops_ + 2 * r}; }
+  SoftmaxState all(std::size_t r) const { return {all_values_ + r * v_, all_tops_ + 2 * r}; }
 
-void attention(const AttentionArgs& a) {
-  const std::size_t d = padded(a.head_dim), v = padded(a.v_dim), rows = a.tokens * a.group;
-  float* at = reinterpret_cast<float*>(a.scratch);
-  const auto take = [&](std::size_t n) {
-    float* p = at;
-    at += n;
-    return p;
-  };
-  float *keys = take(64 * d), *values = take(64 * v), *queries = take(rows * d), *weights = take(64);
-  float *part_values = take(rows * v), *part_tops = take(rows * 2);
-  float *all_values = take(rows * v), *all_tops = take(rows * 2);
-  const auto part = [&](std::size_t r) { return SoftmaxState{part_values + r * v, part_tops + 2 * r}; };
-  const auto all = [&](std::size_t r) { return SoftmaxState{all_values + r * v, all_tops + 2 * r}; };
-  for (std::size_t r = 0; r < rows; ++r) {
-    const float* q = a.q + r / a.group * a.q_stride + r % a.group * a.head_dim;
-    for_lanes(a.head_dim,
-              [&](std::size_t i, std::size_t m) { store(queries + r * d + i, load_part(q + i, m)); });
-    reset(all(r), v);
-  }
-  const std::int64_t last = a.first_position + static_cast<std::int64_t>(a.tokens) - 1;
-  const std::int64_t lowest =
-      a.window > 0 && a.first_position >= a.window ? a.first_position - a.window + 1 : 0;
-  std::int64_t chunk = lowest / kChunk;
-  if (a.chunk_begin > chunk) chunk = a.chunk_begin;
-  for (; chunk < a.chunk_end && chunk * kChunk <= last; ++chunk) {
-    for (std::size_t r = 0; r < rows; ++r) reset(part(r), v);
-    for (std::int64_t start = chunk * kChunk; start < (chunk + 1) * kChunk && start <= last; start += kSpan) {
-      if (start + kSpan <= lowest) continue;
-      const std::size_t page = a.pages[start / kSpan];
-      const std::size_t from = lowest > start ? static_cast<std::size_t>(lowest - start) : 0;
-      const std::size_t to = last - start + 1 < kSpan ? static_cast<std::size_t>(last - start + 1) : kSpan;
+  void span(std::int64_t start) {
+    constexpr auto span_positions = static_cast<std::int64_t>(kSpan);
+    const std::size_t page = a_.pages[start / span_positions];
+    const std::byte *k = a_.k + page * a_.k_page_bytes, *v = a_.v + page * a_.v_page_bytes;
+    const std::size_t from = lowest_ > start ? static_cast<std::size_t>(lowest_ - start) : 0;
+    const std::size_t to =
+        last_ - start + 1 < span_positions ? static_cast<std::size_t>(last_ - start + 1) : kSpan;
+    if (!in_place_)
       for (std::size_t j = from; j < to; ++j) {
-        load_row(a.k_type, a.k + page * a.k_page_bytes + j * a.k_row_bytes, a.head_dim, keys + j * d);
-        load_row(a.v_type, a.v + page * a.v_page_bytes + j * a.v_row_bytes, a.v_dim, values + j * v);
+        load_row(a_.k_type, k + j * a_.k_row_bytes, a_.head_dim, keys_ + j * d_);
+        load_row(a_.v_type, v + j * a_.v_row_bytes, a_.v_dim, values_ + j * v_);
       }
-      for (std::size_t r = 0; r < rows; ++r) {
-        const std::int64_t position = a.first_position + static_cast<std::int64_t>(r / a.group);
-        const std::int64_t first = a.window > 0 ? position - a.window + 1 - start : 0;
+    SpanArgs s{};
+    s.d = d_, s.v = v_, s.scale = a_.scale, s.soft_cap = a_.soft_cap;
+    if (start + span_positions <= last_) {
+      const std::size_t next = a_.pages[start / span_positions + 1];
+      s.next_k = a_.k + next * a_.k_page_bytes, s.next_v = a_.v + next * a_.v_page_bytes;
+      s.next_bytes_k = kSpan * a_.k_row_bytes, s.next_bytes_v = kSpan * a_.v_row_bytes;
+    }
+    for (std::size_t r = 0; r < rows_;) {
+      // Rows that see the same positions, together.
+      SpanRow block[kSharedRows];
+      int count = 0;
+      for (; r < rows_ && count < kSharedRows; ++r) {
+        const std::int64_t position = a_.first_position + static_cast<std::int64_t>(r / a_.group);
+        const std::int64_t first = a_.window > 0 ? position - a_.window + 1 - start : 0;
         const std::size_t lo =
             first > static_cast<std::int64_t>(from) ? static_cast<std::size_t>(first) : from;
         const std::size_t hi =
             position - start + 1 < static_cast<std::int64_t>(to)
                 ? static_cast<std::size_t>(position - start + 1 > 0 ? position - start + 1 : 0)
                 : to;
+        if (count > 0 && (lo != s.lo || hi != s.hi)) break;
         if (lo >= hi) continue;
-        const float slope = a.slopes != nullptr ? a.slopes[r % a.group] : 0.0f;
-        const V16 none = set1(-__builtin_inff());
-        V16 s[4] = {none, none, none, none};
-        V16 top_lanes = none;
-        for (std::size_t g = lo / 16; g * 16 < hi; ++g) {
-          s[g] = scores16(a, queries + r * d, keys, d, 16 * g, lo, hi, slope, start - position);
-          top_lanes = vmax(top_lanes, s[g]);
-        }
-        SoftmaxState state = part(r);
-        const float span_top = reduce_max(top_lanes);
-        const float top = state.top_sum[0] > span_top ? state.top_sum[0] : span_top;
-        const float factor = exp1(state.top_sum[0] - top);
-        V16 total = set1(0);
-        for (std::size_t g = 0; g < 4; ++g) {
-          const V16 p = exp(s[g] - set1(top));
-          store(weights + 16 * g, p);
-          total = total + p;
-        }
-        state.top_sum[0] = top;
-        state.top_sum[1] = state.top_sum[1] * factor + reduce_add(total);
-        std::size_t i = 0;
-        for (; i + 64 <= v; i += 64)
-          add_values<4>(weights, values + i, v, lo, hi, set1(factor), state.values + i);
-        for (; i < v; i += 16) add_values<1>(weights, values + i, v, lo, hi, set1(factor), state.values + i);
+        s.lo = lo, s.hi = hi;
+        block[count++] = {queries_ + r * d_, part(r), a_.slopes != nullptr ? a_.slopes[r % a_.group] : 0.0f,
+                          static_cast<float>(start - position)};
       }
+      if (count > 0) attend(s, block, count, k, v);
+      s.next_bytes_k = s.next_bytes_v = 0;
     }
-    for (std::size_t r = 0; r < rows; ++r) merge(all(r), part(r), v);
   }
-  for (std::size_t r = 0; r < rows; ++r) {
-    const SoftmaxState state = all(r);
-    if (a.partial != nullptr) {
-      float* out = a.partial + r * (v + 16);
-      for (std::size_t i = 0; i < v; i += 16) store(out + i, load(state.values + i));
-      out[v] = state.top_sum[0];
-      out[v + 1] = state.top_sum[1];
-      continue;
-    }
-    finish(state, a.v_dim, a.sinks != nullptr ? a.sinks + r % a.group : nullptr,
-           a.out + r / a.group * a.out_stride + r % a.group * a.v_dim);
-  }
-}
 
-void attention_merge(const float* partial, std::size_t chunks, std::size_t stride, std::size_t v_dim,
-                     const float* sink, float* out) {
-  const std::size_t v = padded(v_dim);
-  // The states are scratch of this step: the first one becomes the total.
-  auto* states = const_cast<float*>(partial);
-  const SoftmaxState total{states, states + v};
-  for (std::size_t c = 1; c < chunks; ++c) merge(total, {states + c * stride, states + c * stride + v}, v);
-  finish(total, v_dim, sink, out);
-}
+  void attend(const SpanArgs& s, const SpanRow* block, int count, const std::byte* k, const std::byte* v) {
+    if (!in_place_)
+      attend_span(s, block, count, SpanF32{keys_, d_}, SpanF32{values_, v_});
+    else if (a_.k_type == KvType::f16)
+      attend_span(s, block, count, SpanF16{reinterpret_cast<const std::uint16_t*>(k), d_},
+                  SpanF16{reinterpret_cast<const std::uint16_t*>(v), v_});
+    else
+      attend_span(s, block, count, SpanBF16{reinterpret_cast<const std::uint16_t*>(k), d_},
+                  SpanBF16{reinterpret_cast<const std::uint16_t*>(v), v_});
+  }
+
+  const AttentionArgs& a_;
+  std::size_t d_, v_, rows_;
+  bool in_place_ = false;
+  std::int64_t last_ = 0, lowest_ = 0;
+  float *keys_, *values_, *queries_, *part_values_, *part_tops_, *all_values_, *all_tops_;
+};
+
+void attention(const AttentionArgs& a) { SpanWalk(a).run(); }
 
 }  // namespace
 }  // namespace quipu::backends

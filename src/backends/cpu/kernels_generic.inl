@@ -10,6 +10,8 @@
 #include "backends/cpu/math.inl"
 #include "backends/cpu/elementwise.inl"
 #include "backends/cpu/experts.inl"
+#include "backends/cpu/attention_state.inl"
+#include "backends/cpu/attention_span.inl"
 #include "backends/cpu/attention.inl"
 #include "backends/cpu/linear_rows.inl"
 #include "backends/cpu/linear_float.inl"

@@ -1,0 +1,153 @@
+// A few query rows against one span of 64 positions (docs/numerics.md). The rows see the same positions, so
+// that a key or value is read once for all of them.
+
+namespace quipu::backends {
+namespace {
+
+constexpr std::size_t kSpan = 64;
+/// Query rows that share the registers.
+constexpr int kSharedRows = kGroup == 16 ? 4 : 1;
+
+/// Keys or values of a span, `stride` elements apart: floats of the scratch, or 16-bit ones where they are
+/// stored.
+struct SpanF32 {
+  const float* base;
+  std::size_t stride;
+  V16 at(std::size_t j, std::size_t e) const { return load(base + j * stride + e); }
+};
+struct SpanF16 {
+  const std::uint16_t* base;
+  std::size_t stride;
+  V16 at(std::size_t j, std::size_t e) const { return load_f16(base + j * stride + e); }
+};
+struct SpanBF16 {
+  const std::uint16_t* base;
+  std::size_t stride;
+  V16 at(std::size_t j, std::size_t e) const { return load_bf16(base + j * stride + e); }
+};
+
+/// What is the same for all rows of a block.
+struct SpanArgs {
+  std::size_t d, v;    ///< head sizes, padded to 16
+  std::size_t lo, hi;  ///< visible positions
+  float scale, soft_cap;
+  std::size_t next_bytes_k, next_bytes_v;  ///< of the next span, to be asked for early; 0: none
+  const std::byte *next_k, *next_v;
+};
+struct SpanRow {
+  const float* query;  ///< [d]
+  SoftmaxState state;
+  float slope, distance;  ///< of the span's first position
+};
+
+/// Part `part` of `parts` of the next span, into L2: its pages are scattered, so the hardware does not
+/// foresee it.
+inline void ask_for(const std::byte* from, std::size_t bytes, std::size_t part, std::size_t parts) {
+  for (std::size_t at = bytes * part / parts / 64 * 64; at < bytes * (part + 1) / parts; at += 64)
+    prefetch_far(from + at);
+}
+
+/// The raw products of `rows` queries and the 16 keys from j.
+template <int rows, class Keys>
+inline void products16(const SpanArgs& a, const SpanRow* row, const Keys& keys, std::size_t j, V16* out) {
+  constexpr int together = rows >= 4 || kGroup < 16 ? 4 : 8;
+  V16 acc[rows][16];
+  for (int part = 0; part < 16; part += together) {
+    V16 s[rows][together];
+    for (auto& of_row : s)
+      for (V16& x : of_row) x = set1(0);
+    ask_for(a.next_k, a.next_bytes_k, (j + static_cast<std::size_t>(part)) / together, kSpan / together);
+    for (std::size_t e = 0; e < a.d; e += 16) {
+      V16 q[rows];
+      for (int r = 0; r < rows; ++r) q[r] = load(row[r].query + e);
+      for (int i = 0; i < together; ++i) {
+        const V16 k = keys.at(j + static_cast<std::size_t>(part + i), e);
+        for (int r = 0; r < rows; ++r) s[r][i] = fma(q[r], k, s[r][i]);
+      }
+    }
+    for (int r = 0; r < rows; ++r)
+      for (int i = 0; i < together; ++i) acc[r][part + i] = s[r][i];
+  }
+  for (int r = 0; r < rows; ++r) out[r] = reduce_add16(acc[r]);
+}
+
+/// The scores of positions j to j + 15 from their products; -inf outside of [lo, hi).
+inline V16 scores16(const SpanArgs& a, const SpanRow& row, std::size_t j, V16 products) {
+  V16 s = products * set1(a.scale);
+  if (a.soft_cap > 0) s = set1(a.soft_cap) * tanh(s / set1(a.soft_cap));
+  constexpr float index[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const V16 lane = load(index) + set1(static_cast<float>(j));
+  if (row.slope != 0) s = fma(set1(row.slope), lane + set1(row.distance), s);
+  const V16 none = set1(-__builtin_inff());
+  if (a.lo > j) s = select_less(lane, set1(static_cast<float>(a.lo)), none, s);
+  if (a.hi < j + 16) s = select_less(lane, set1(static_cast<float>(a.hi)), s, none);
+  return s;
+}
+
+/// Scores to weights, relative to the new maximum; returns what the earlier values are multiplied by.
+inline float update(SoftmaxState state, const V16* s, float* weights) {
+  const float span_top = reduce_max(vmax(vmax(vmax(s[0], s[1]), s[2]), s[3]));
+  const float top = state.top_sum[0] > span_top ? state.top_sum[0] : span_top;
+  const float factor = exp1(state.top_sum[0] - top);
+  V16 total = set1(0);
+  for (std::size_t g = 0; g < 4; ++g) {
+    const V16 p = exp(s[g] - set1(top));
+    store(weights + 16 * g, p);
+    total = total + p;
+  }
+  state.top_sum[0] = top;
+  state.top_sum[1] = state.top_sum[1] * factor + reduce_add(total);
+  return factor;
+}
+
+/// values = values * factor + sum over positions [lo, hi), ascending, of weight * v; elements e and
+/// following.
+template <int rows, int vectors, class Values>
+inline void add_values(const SpanArgs& a, const SpanRow* row, const float (*weights)[kSpan],
+                       const float* factors, const Values& values, std::size_t e) {
+  V16 acc[rows][vectors];
+  for (int r = 0; r < rows; ++r)
+    for (int i = 0; i < vectors; ++i) acc[r][i] = load(row[r].state.values + e + 16 * i) * set1(factors[r]);
+  for (std::size_t j = a.lo; j < a.hi; ++j) {
+    if (e == 0) ask_for(a.next_v, a.next_bytes_v, j, kSpan);
+    V16 v[vectors];
+    for (int i = 0; i < vectors; ++i) v[i] = values.at(j, e + 16 * static_cast<std::size_t>(i));
+    for (int r = 0; r < rows; ++r) {
+      const V16 w = set1(weights[r][j]);
+      for (int i = 0; i < vectors; ++i) acc[r][i] = fma(w, v[i], acc[r][i]);
+    }
+  }
+  for (int r = 0; r < rows; ++r)
+    for (int i = 0; i < vectors; ++i) store(row[r].state.values + e + 16 * i, acc[r][i]);
+}
+
+template <int rows, class Keys, class Values>
+void attend_span(const SpanArgs& a, const SpanRow* row, const Keys& keys, const Values& values) {
+  const V16 none = set1(-__builtin_inff());
+  V16 scores[rows][4];
+  for (auto& s : scores)
+    for (V16& x : s) x = none;
+  for (std::size_t g = a.lo / 16; g * 16 < a.hi; ++g) {
+    V16 products[rows];
+    products16<rows>(a, row, keys, 16 * g, products);
+    for (int r = 0; r < rows; ++r) scores[r][g] = scores16(a, row[r], 16 * g, products[r]);
+  }
+  float weights[rows][kSpan], factors[rows];
+  for (int r = 0; r < rows; ++r) factors[r] = update(row[r].state, scores[r], weights[r]);
+  std::size_t e = 0;
+  for (; e + 64 <= a.v; e += 64) add_values<rows, 4>(a, row, weights, factors, values, e);
+  for (; e < a.v; e += 16) add_values<rows, 1>(a, row, weights, factors, values, e);
+}
+
+template <class Keys, class Values>
+void attend_span(const SpanArgs& a, const SpanRow* row, int rows, const Keys& keys, const Values& values) {
+  if constexpr (kSharedRows == 4) {
+    if (rows == 4) return attend_span<4>(a, row, keys, values);
+    if (rows == 3) return attend_span<3>(a, row, keys, values);
+    if (rows == 2) return attend_span<2>(a, row, keys, values);
+  }
+  attend_span<1>(a, row, keys, values);
+}
+
+}  // namespace
+}  // namespace quipu::backends
