@@ -70,8 +70,7 @@ class Bench {
     tokens.insert(tokens.end(), more.begin(), more.end());
     const auto start = Clock::now();
     std::vector<engine::RequestId> ids;
-    for (std::int64_t i = 0; i < sequences_; ++i)
-      ids.push_back(submit(request(tokens, 1)));
+    for (std::int64_t i = 0; i < sequences_; ++i) ids.push_back(submit(request(tokens, 1)));
     while (engine_.step()) exit_if_interrupted();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     for (const engine::RequestId id : ids) finish(id);
@@ -197,8 +196,8 @@ class Bencher {
     };
     for (const std::int64_t prompt : flags_.prompts) {
       if (prompt == 0) continue;
-      Row row = measure(test_name("pp", prompt, depth), flags_.repetitions,
-                        [&] { return bench.prefill(prompt); });
+      Row row =
+          measure(test_name("pp", prompt, depth), flags_.repetitions, [&] { return bench.prefill(prompt); });
       if (flags_.peak)
         row.peak_fraction =
             row.median * work_.operations_per_token / measure_int8_peak(static_cast<int>(threads));

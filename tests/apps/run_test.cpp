@@ -274,9 +274,9 @@ TEST_F(Run, BenchMeasuresEveryCombinationOfItsLists) {
   for (const json::value& row : root.as_array())
     tests.push_back(std::string(row.at("test").as_string()) + " x " +
                     std::to_string(row.at("batch").as_int64()));
-  EXPECT_EQ(tests, (std::vector<std::string>{"pp16 x 1", "pp8 x 1", "tg4 x 1", "pp16 x 2", "pp8 x 2", "tg4 x 2",
-                                             "pp16@d70 x 1", "pp8@d70 x 1", "tg4@d70 x 1", "pp16@d70 x 2",
-                                             "pp8@d70 x 2", "tg4@d70 x 2"}));
+  EXPECT_EQ(tests, (std::vector<std::string>{"pp16 x 1", "pp8 x 1", "tg4 x 1", "pp16 x 2", "pp8 x 2",
+                                             "tg4 x 2", "pp16@d70 x 1", "pp8@d70 x 1", "tg4@d70 x 1",
+                                             "pp16@d70 x 2", "pp8@d70 x 2", "tg4@d70 x 2"}));
   const ProgramResult bad = quipu({"bench", "-m", plain(), "-p", "16,,8"});
   EXPECT_EQ(bad.status, 2);
   EXPECT_TRUE(is_one_error_line(bad.err)) << bad.err;
