@@ -55,6 +55,9 @@ class PagePool {
   void release(std::uint32_t page);  ///< count - 1; at 0 the page is free again
   std::uint32_t references(std::uint32_t page) const;
   void copy_page(std::uint32_t from, std::uint32_t to);  ///< all layers
+  /// Layer after layer, keys before values, each [kv_heads][graph::kPagePositions][head_dim].
+  std::span<std::byte> page(std::uint32_t page);
+  std::span<const std::byte> page(std::uint32_t page) const;
 
   std::uint32_t capacity() const;
   std::uint32_t free_pages() const;

@@ -82,19 +82,19 @@ PagePool::PagePool(backends::Backend& backend, int device, const models::Hyperpa
          pool.page_bytes);
   }
   pool.buffer = backend.allocate(device, pool.page_bytes * options.pages);
-  // Layer after layer, keys before values; each page's rows of a layer are contiguous.
+  // A page is one piece of memory, layer after layer, keys before values: short contexts touch few pages of
+  // the system, also where those are huge.
   std::byte* next = pool.buffer->data();
   for (std::size_t layer = 0; layer < static_cast<std::size_t>(kv_layers); ++layer) {
     const std::uint32_t heads = heads_of_layer(hyper, layer);
     graph::KvLayer kv;
     kv.k_dtype = options.k_dtype;
     kv.v_dtype = options.v_dtype;
-    kv.k_page_bytes = side_bytes(heads, hyper.key_dim, options.k_dtype, "keys");
-    kv.v_page_bytes = side_bytes(heads, hyper.value_dim, options.v_dtype, "values");
+    kv.k_page_bytes = kv.v_page_bytes = pool.page_bytes;
     kv.k = next;
-    next += kv.k_page_bytes * options.pages;
+    next += side_bytes(heads, hyper.key_dim, options.k_dtype, "keys");
     kv.v = next;
-    next += kv.v_page_bytes * options.pages;
+    next += side_bytes(heads, hyper.value_dim, options.v_dtype, "values");
     pool.layers.push_back(kv);
     pool.shape.kv_heads.push_back(heads);
   }
@@ -123,10 +123,14 @@ void PagePool::release(std::uint32_t page) {
 std::uint32_t PagePool::references(std::uint32_t page) const { return impl_->references[page]; }
 
 void PagePool::copy_page(std::uint32_t from, std::uint32_t to) {
-  for (const graph::KvLayer& kv : impl_->layers) {
-    std::memcpy(kv.k + to * kv.k_page_bytes, kv.k + from * kv.k_page_bytes, kv.k_page_bytes);
-    std::memcpy(kv.v + to * kv.v_page_bytes, kv.v + from * kv.v_page_bytes, kv.v_page_bytes);
-  }
+  std::ranges::copy(std::as_const(*this).page(from), page(to).data());
+}
+
+std::span<std::byte> PagePool::page(std::uint32_t page) {
+  return {impl_->buffer->data() + page * impl_->page_bytes, impl_->page_bytes};
+}
+std::span<const std::byte> PagePool::page(std::uint32_t page) const {
+  return {impl_->buffer->data() + page * impl_->page_bytes, impl_->page_bytes};
 }
 
 std::uint32_t PagePool::capacity() const { return static_cast<std::uint32_t>(impl_->references.size()); }

@@ -1,5 +1,7 @@
 // Saving a sequence to a state file and reading it back.
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/atomic_file.hpp"
 #include "core/checksum.hpp"
@@ -11,37 +13,18 @@ namespace quipu::memory {
 
 namespace {
 
-/// Copies between the pool's layers and a contiguous page (per layer: keys, then values).
-void gather_page(const PagePool& pool, std::uint32_t page, std::byte* out) {
-  for (const graph::KvLayer& kv : pool.layers()) {
-    std::memcpy(out, kv.k + page * kv.k_page_bytes, kv.k_page_bytes);
-    out += kv.k_page_bytes;
-    std::memcpy(out, kv.v + page * kv.v_page_bytes, kv.v_page_bytes);
-    out += kv.v_page_bytes;
-  }
-}
-
-void scatter_page(const PagePool& pool, std::uint32_t page, const std::byte* in) {
-  for (const graph::KvLayer& kv : pool.layers()) {
-    std::memcpy(kv.k + page * kv.k_page_bytes, in, kv.k_page_bytes);
-    in += kv.k_page_bytes;
-    std::memcpy(kv.v + page * kv.v_page_bytes, in, kv.v_page_bytes);
-    in += kv.v_page_bytes;
-  }
-}
-
 /// Zeroes the positions from `used` on: they hold leftovers of other sequences, or nothing.
 void clear_unused(const PagePool& pool, std::size_t used, std::byte* page) {
-  const auto clear_side = [&](std::size_t side_bytes, DType dtype, std::uint32_t head_dim) {
+  const PageShape& shape = pool.shape();
+  const auto clear_side = [&](std::uint32_t heads, DType dtype, std::uint32_t head_dim) {
     const std::size_t row = quipu::row_bytes(dtype, head_dim);
-    const std::size_t head = row * static_cast<std::size_t>(graph::kPagePositions);
-    for (std::size_t at = 0; at < side_bytes; at += head)
-      std::memset(page + at + used * row, 0, head - used * row);
-    page += side_bytes;
+    const std::size_t head_bytes = row * static_cast<std::size_t>(graph::kPagePositions);
+    for (std::uint32_t head = 0; head < heads; ++head, page += head_bytes)
+      std::memset(page + used * row, 0, head_bytes - used * row);
   };
-  for (const graph::KvLayer& kv : pool.layers()) {
-    clear_side(kv.k_page_bytes, kv.k_dtype, pool.shape().key_dim);
-    clear_side(kv.v_page_bytes, kv.v_dtype, pool.shape().value_dim);
+  for (const std::uint32_t heads : shape.kv_heads) {
+    clear_side(heads, shape.k_dtype, shape.key_dim);
+    clear_side(heads, shape.v_dtype, shape.value_dim);
   }
 }
 
@@ -57,7 +40,7 @@ void Sequence::save(const std::filesystem::path& path, std::uint64_t fingerprint
   std::vector<std::byte> record(layout.page_stride);
   const auto page_positions = static_cast<std::size_t>(graph::kPagePositions);
   for (std::size_t i = 0; i < layout.pages; ++i) {
-    gather_page(*pool_, pages_[i], record.data());
+    std::ranges::copy(std::as_const(*pool_).page(pages_[i]), record.begin());
     const std::size_t used = tokens_.size() - i * page_positions;
     if (used < page_positions) clear_unused(*pool_, used, record.data());
     const std::uint64_t checksum = xxh64(std::span(record).first(pool_->page_bytes()), i);
@@ -83,8 +66,9 @@ void Sequence::restore(std::span<const std::byte> bytes, std::string_view name, 
   truncate(0);  // nothing can fail from here on
   for (std::uint64_t i = 0; i < state.layout.pages; ++i) {
     pages_.push_back(*pool_->take());
-    scatter_page(*pool_, pages_.back(),
-                 bytes.data() + state.layout.pages_offset + i * state.layout.page_stride);
+    const std::span<std::byte> page = pool_->page(pages_.back());
+    std::memcpy(page.data(), bytes.data() + state.layout.pages_offset + i * state.layout.page_stride,
+                page.size());
   }
   tokens_ = std::move(state.tokens);
 }

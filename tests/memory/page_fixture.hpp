@@ -65,7 +65,7 @@ void for_each_row(const memory::Sequence& sequence, std::int64_t position, F&& f
                         std::size_t layer, bool value) {
     const std::size_t row = row_bytes(dtype, dim);
     const std::size_t head_bytes = row * static_cast<std::size_t>(graph::kPagePositions);
-    for (std::size_t head = 0; head < page_bytes / head_bytes; ++head) {
+    for (std::size_t head = 0; head < pool.shape().kv_heads[layer]; ++head) {
       f(base + page * page_bytes + head * head_bytes + in_page * row, row, layer, value, head);
     }
   };

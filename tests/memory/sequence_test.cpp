@@ -27,15 +27,20 @@ TEST(PagePool, PageBytesFollowHeadsAndDtypes) {
   EXPECT_EQ(make_pool(q8)->page_bytes(), 64u * 34 * 3);
 }
 
-TEST(PagePool, LayersDoNotOverlapAndStayInTheBuffer) {
+TEST(PagePool, APageIsOnePieceOfMemoryLayerAfterLayer) {
   const auto pool = make_pool();
   const auto layers = pool->layers();
   ASSERT_EQ(layers.size(), 2u);
-  EXPECT_EQ(layers[0].k_page_bytes, 2u * 64 * 32);
-  EXPECT_EQ(layers[0].v_page_bytes, 2u * 64 * 8);
-  EXPECT_EQ(layers[0].v, layers[0].k + 8 * layers[0].k_page_bytes);
-  EXPECT_EQ(layers[1].k, layers[0].v + 8 * layers[0].v_page_bytes);
-  EXPECT_EQ(layers[1].v, layers[1].k + 8 * layers[1].k_page_bytes);
+  const std::size_t keys = 64 * 32, values = 64 * 8, page = 3 * (keys + values);  // of a head; 2 heads, and 1
+  for (const graph::KvLayer& layer : layers) {
+    EXPECT_EQ(layer.k_page_bytes, page);
+    EXPECT_EQ(layer.v_page_bytes, page);
+  }
+  EXPECT_EQ(layers[0].v, layers[0].k + 2 * keys);
+  EXPECT_EQ(layers[1].k, layers[0].v + 2 * values);
+  EXPECT_EQ(layers[1].v, layers[1].k + keys);
+  EXPECT_EQ(pool->page(3).data(), layers[0].k + 3 * layers[0].k_page_bytes);
+  EXPECT_EQ(pool->page(3).size(), page);
 }
 
 TEST(PagePool, RefusesTypesAndHeadSizesThatDoNotFit) {
