@@ -16,10 +16,9 @@ inline constexpr std::int64_t kPagePositions = 64;
 /// Dtypes that keys and values may be stored in.
 inline constexpr std::array kCacheDtypes{DType::f32, DType::f16, DType::bf16, DType::q8_0};
 
-/// One layer's part of the paged KV cache. Page p holds, for keys, at `k + p * k_page_bytes` (from one page to
-/// the next, at least what is stored):
-/// [kv_heads][kPagePositions][head_dim] elements of `dtype` (each row of head_dim encoded on its own); values
-/// likewise.
+/// One layer's part of the paged KV cache. Page p holds, for keys, at `k + p * k_page_bytes` (from one page
+/// to the next, at least what is stored): [kv_heads][kPagePositions][head_dim] elements of `dtype` (each row
+/// of head_dim encoded on its own); values likewise.
 struct KvLayer {
   std::byte* k = nullptr;
   std::byte* v = nullptr;
