@@ -42,7 +42,8 @@ void float_block(const LinearArgs& a, std::size_t n, std::size_t t) {
   V16 acc[rows][tokens];
   for (auto& row : acc)
     for (V16& v : row) v = set1(0);
-  // Short rows end before the hardware prefetcher has caught on: then what comes after these rows is asked for.
+  // Short rows end before the hardware prefetcher has caught on: then what comes after these rows is asked
+  // for.
   const std::size_t ahead = a.row_bytes < 8192 ? rows * a.row_bytes : 2048;
   std::size_t k = 0;
   for (; k + 16 <= a.k; k += 16) {
@@ -72,22 +73,37 @@ void float_block(const LinearArgs& a, std::size_t n, std::size_t t) {
   }
 }
 
+/// Rows of weights by rows of activations whose sums are in registers.
+constexpr int kFloatRows = kGroup == 16 ? 4 : 2, kFloatTokens = kGroup == 16 ? 6 : 2;
+/// Activations that stay in L2 while the weights pass by.
+constexpr std::size_t kFloatBlockBytes = std::size_t{384} << 10;
+
 template <class W, int rows>
-void float_rows(const LinearArgs& a, std::size_t n) {
-  constexpr int many = rows == 8 ? 2 : kGroup == 16 ? 4 : 2;
-  std::size_t t = 0;
-  for (; t + many <= a.rows; t += many) float_block<W, rows, many>(a, n, t);
-  for (; t < a.rows; ++t) float_block<W, rows, 1>(a, n, t);
+void float_rows(const LinearArgs& a, std::size_t n, std::size_t t, std::size_t end) {
+  for (; t + kFloatTokens <= end; t += kFloatTokens) float_block<W, rows, kFloatTokens>(a, n, t);
+  if constexpr (kFloatTokens > 4)
+    for (; t + 4 <= end; t += 4) float_block<W, rows, 4>(a, n, t);
+  if constexpr (kFloatTokens > 2)
+    for (; t + 2 <= end; t += 2) float_block<W, rows, 2>(a, n, t);
+  for (; t < end; ++t) float_block<W, rows, 1>(a, n, t);
 }
 
 template <class W>
 void linear_float(const LinearArgs& a) {
-  constexpr int many = kGroup == 16 ? 4 : 2;
-  std::size_t n = a.n_begin;
-  if (a.rows == 1)
+  if (a.rows == 1) {
+    std::size_t n = a.n_begin;
     for (; n + 8 <= a.n_end; n += 8) float_block<W, 8, 1>(a, n, 0);
-  for (; n + many <= a.n_end; n += many) float_rows<W, many>(a, n);
-  for (; n < a.n_end; ++n) float_rows<W, 1>(a, n);
+    for (; n < a.n_end; ++n) float_block<W, 1, 1>(a, n, 0);
+    return;
+  }
+  const std::size_t fit = kFloatBlockBytes / (a.k * sizeof(float)) / kFloatTokens * kFloatTokens;
+  const std::size_t block = fit < kFloatTokens ? kFloatTokens : fit;
+  for (std::size_t t = 0; t < a.rows; t += block) {
+    const std::size_t end = t + block < a.rows ? t + block : a.rows;
+    std::size_t n = a.n_begin;
+    for (; n + kFloatRows <= a.n_end; n += kFloatRows) float_rows<W, kFloatRows>(a, n, t, end);
+    for (; n < a.n_end; ++n) float_rows<W, 1>(a, n, t, end);
+  }
 }
 
 }  // namespace
