@@ -125,7 +125,8 @@ void EngineFlags::add(CLI::App& app, bool with_threads) {
   if (with_threads)
     integer_option(app, "-t,--threads", threads, {0, 4096, "0: what the machine and its limits give"},
                    "threads");
-  const std::vector<std::string> types{"f32", "f16", "bf16", "q8_0"};
+  const std::vector<std::string> types{"f32",  "f16",  "bf16", "q8_0",  "q4_0",
+                                       "q4_1", "q5_0", "q5_1", "iq4_nl"};
   choice_option(app, "--cache-type-k", cache_type_k, types, "(-ctk) how keys are stored");
   choice_option(app, "--cache-type-v", cache_type_v, types, "(-ctv) how values are stored");
   parsed_option(app, "--memory-budget", "SIZE",

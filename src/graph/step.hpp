@@ -14,7 +14,8 @@ namespace quipu::graph {
 inline constexpr std::int64_t kPagePositions = 64;
 
 /// Dtypes that keys and values may be stored in.
-inline constexpr std::array kCacheDtypes{DType::f32, DType::f16, DType::bf16, DType::q8_0};
+inline constexpr std::array kCacheDtypes{DType::f32,  DType::f16,  DType::bf16, DType::q8_0,  DType::q4_0,
+                                         DType::q4_1, DType::q5_0, DType::q5_1, DType::iq4_nl};
 
 /// One layer's part of the paged KV cache. Page p holds, for keys, at `k + p * k_page_bytes` (from one page
 /// to the next, at least what is stored): [kv_heads][kPagePositions][head_dim] elements of `dtype` (each row

@@ -6,40 +6,6 @@ namespace {
 
 constexpr std::int64_t kChunk = 512;
 
-/// One stored row of keys or values as floats, zero-padded to 16.
-inline void load_row(KvType type, const std::byte* row, std::size_t n, float* out) {
-  const auto* half = reinterpret_cast<const std::uint16_t*>(row);
-  switch (type) {
-    case KvType::f32:
-      for_lanes(n, [&](std::size_t i, std::size_t m) {
-        store(out + i, load_part(reinterpret_cast<const float*>(row) + i, m));
-      });
-      break;
-    case KvType::f16:
-      for_lanes(n, [&](std::size_t i, std::size_t m) {
-        store(out + i, m == 16 ? load_f16(half + i) : load_f16_n(half + i, m));
-      });
-      break;
-    case KvType::bf16:
-      for_lanes(n, [&](std::size_t i, std::size_t m) {
-        store(out + i, m == 16 ? load_bf16(half + i) : load_bf16_n(half + i, m));
-      });
-      break;
-    case KvType::q8_0:
-      for (std::size_t b = 0; b < n / 32; ++b) {
-        const std::byte* block = row + b * 34;
-        std::uint16_t bits[16] = {};
-        __builtin_memcpy(bits, block, 2);
-        float d[16];
-        store(d, load_f16(bits));
-        const auto* q = reinterpret_cast<const std::int8_t*>(block + 2);
-        store(out + 32 * b, load_int8(q) * set1(d[0]));
-        store(out + 32 * b + 16, load_int8(q + 16) * set1(d[0]));
-      }
-      break;
-  }
-}
-
 /// The walk over the spans of a sequence.
 class SpanWalk {
  public:

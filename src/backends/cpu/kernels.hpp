@@ -63,7 +63,7 @@ struct RopeArgs {
   bool neox = false;
 };
 
-enum class KvType : std::uint8_t { f32, f16, bf16, q8_0 };
+enum class KvType : std::uint8_t { f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl };
 
 /// Rows of queries that share one key/value head: attention over positions of one sequence.
 struct AttentionArgs {

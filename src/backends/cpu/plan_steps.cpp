@@ -17,6 +17,16 @@ KvType kv_type(DType dtype) {
       return KvType::bf16;
     case DType::q8_0:
       return KvType::q8_0;
+    case DType::q4_0:
+      return KvType::q4_0;
+    case DType::q4_1:
+      return KvType::q4_1;
+    case DType::q5_0:
+      return KvType::q5_0;
+    case DType::q5_1:
+      return KvType::q5_1;
+    case DType::iq4_nl:
+      return KvType::iq4_nl;
     default:
       return KvType::f16;
   }

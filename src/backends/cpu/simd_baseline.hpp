@@ -195,6 +195,14 @@ inline V16 load_bf16(const std::uint16_t* p) { return load_bf16_n(p, 16); }
 inline V16 load_int8(const std::int8_t* p) {
   return lanes<V16>([&](int i) { return static_cast<float>(p[i]); });
 }
+inline I16 load_uint8(const std::uint8_t* p) {
+  return lanes<I16>([&](int i) { return std::int32_t{p[i]}; });
+}
+inline float half_at(const void* p) {
+  std::uint16_t bits;
+  __builtin_memcpy(&bits, p, 2);
+  return half_value(bits);
+}
 inline void prefetch(const void*) {}
 inline void prefetch_far(const void*) {}
 
