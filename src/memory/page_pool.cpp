@@ -20,7 +20,8 @@ bool is_cache_dtype(DType dtype) {
 /// Bytes of `heads` heads of one page of one layer; saturates instead of wrapping.
 std::size_t side_bytes(std::uint32_t heads, std::uint32_t head_dim, DType dtype, std::string_view side) {
   if (!is_cache_dtype(dtype)) {
-    fail(ErrorCode::invalid_argument, "the cache type of {} is {}, allowed are F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL", side,
+    fail(ErrorCode::invalid_argument,
+         "the cache type of {} is {}, allowed are F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL", side,
          to_string(dtype));
   }
   if (head_dim == 0 || head_dim % info(dtype).block_size != 0) {

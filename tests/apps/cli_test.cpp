@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Arguments{"--top-p", "1.01"}, Arguments{"--min-p", "1.5"}, Arguments{"--typical", "0"},
                     Arguments{"--repeat-penalty", "0"}, Arguments{"--repeat-last-n", "-2"},
                     Arguments{"--mirostat", "1"}, Arguments{"--seed", "-2"}, Arguments{"-ngl", "many"},
-                    Arguments{"-ctk", "q4_0"}, Arguments{"--rope-scaling", "magic"},
+                    Arguments{"-ctk", "q6_k"}, Arguments{"--rope-scaling", "magic"},
                     Arguments{"--memory-budget", "much"}, Arguments{"--no-such-flag"}, Arguments{"stray"}));
 
 TEST(CommandLine, NamesTheFlagTheValueAndTheRange) {
