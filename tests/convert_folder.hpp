@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/temporary_folder.hpp"
+#include "temporary_folder.hpp"
 #include "support.hpp"
 
 namespace quipu::test {

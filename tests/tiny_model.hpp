@@ -2,8 +2,6 @@
 // model need no external file. The bytes are a pure function of the options.
 #pragma once
 
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -19,6 +17,7 @@
 #include "formats/gguf/gguf.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tensor.hpp"
+#include "temporary_folder.hpp"
 
 namespace quipu::test {
 
@@ -196,27 +195,6 @@ inline void write_tiny_model(const std::filesystem::path& path, const TinyModelO
   }
   gguf::write(path, metadata, tensors);
 }
-
-/// A folder that is removed with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "quipu-test-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::filesystem::filesystem_error("mkdtemp", {});
-    path_ = pattern;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// The default model, when it is there: `QUIPU_TEST_MODEL`, or the file `quipu pull smollm2` fetches.
 inline std::filesystem::path default_model_path() {

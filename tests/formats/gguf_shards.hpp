@@ -1,9 +1,6 @@
 // Splits a model the way gguf-split does, for tests of models in several files.
 #pragma once
 
-#include <unistd.h>
-
-#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -15,30 +12,9 @@
 
 #include "formats/gguf/gguf.hpp"
 #include "formats/gguf/splits.hpp"
+#include "temporary_folder.hpp"
 
 namespace quipu::test {
-
-/// A folder that is removed at the end of the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    static std::atomic<int> counter{0};
-    path_ = std::filesystem::temp_directory_path() /
-            ("quipu-formats-" + std::to_string(::getpid()) + "-" + std::to_string(counter++));
-    std::filesystem::create_directories(path_);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline gguf::Value split_value(std::uint64_t value) { return {gguf::ValueType::u16, value}; }
 

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "core/error.hpp"
-#include "core/temporary_folder.hpp"
+#include "temporary_folder.hpp"
 #include "safetensors_bytes.hpp"
 #include "support.hpp"
 
