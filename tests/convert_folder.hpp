@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "temporary_folder.hpp"
 #include "support.hpp"
+#include "temporary_folder.hpp"
 
 namespace quipu::test {
 

@@ -15,9 +15,9 @@
 
 #include "core/philox.hpp"
 #include "formats/gguf/gguf.hpp"
+#include "temporary_folder.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tensor.hpp"
-#include "temporary_folder.hpp"
 
 namespace quipu::test {
 

@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "core/error.hpp"
-#include "temporary_folder.hpp"
 #include "safetensors_bytes.hpp"
 #include "support.hpp"
+#include "temporary_folder.hpp"
 
 namespace quipu {
 namespace {
