@@ -46,6 +46,16 @@ void fuzz_constraint(const std::uint8_t* data, std::size_t size, const Make& mak
       if (accepted != has_bit(*allowed, static_cast<std::size_t>(token))) std::abort();
       if (!accepted) break;
     }
+    // From here the shortest way must lead to an end.
+    for (std::size_t left = matcher.tokens_to_end(); left > 0 && left <= 64;) {
+      const auto closing = matcher.closing();
+      std::size_t token = 0;
+      while (token < table->size() && !has_bit(*closing, token)) ++token;
+      if (token == table->size() || !matcher.accept(static_cast<text::Token>(token))) std::abort();
+      const std::size_t now = matcher.tokens_to_end();
+      if (now >= left || (now == 0 && !matcher.is_accepting())) std::abort();
+      left = now;
+    }
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_argument && error.code() != ErrorCode::unsupported) std::abort();
   }

@@ -7,7 +7,9 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using quipu::text::grammar::Grammar;
-  quipu::test::fuzz_constraint(data, size,
-                               [](std::string_view source) { return Grammar::from_json_schema(source); });
+  quipu::text::grammar::SchemaOptions options;
+  options.declared_order = size % 2 == 1;
+  quipu::test::fuzz_constraint(
+      data, size, [&](std::string_view source) { return Grammar::from_json_schema(source, options); });
   return 0;
 }

@@ -34,6 +34,12 @@ void Store::freeze() {
   for (const Tags& tags : tags_)
     for (const Tags::Place& place : tags.places)
       for (const auto& [byte, next] : place.next) split(ByteSet::one(byte));
+  ByteSet keys;
+  for (const CompiledMembers& members : members_)
+    for (const CompiledMembers::Place& place : members.places)
+      for (const auto& [byte, next] : place.next) keys.add(byte);
+  for (unsigned b = 0; b < 256; ++b)
+    if (keys.has(b)) split(ByteSet::one(static_cast<unsigned char>(b)));
   class_of_ = group;
   classes_ = groups;
   representative_.assign(groups, 0);
@@ -94,9 +100,9 @@ Id Store::derive_until(const Node& node, Symbol symbol) {
   const Tags& tags = tags_[node.a];
   if (symbol >= classes_) {
     for (const auto& [name, then] : tags.special) {
-      if (symbol == classes_ + name) return then;
+      if (symbol == classes_ + name && (tags.otherwise == kNever || node.b == 0)) return then;
     }
-    return until_at(node.a, 0);
+    return tags.otherwise != kNever ? derive(tags.otherwise, symbol) : until_at(node.a, 0);
   }
   const unsigned char byte = representative_[symbol];
   const auto step = [&](std::uint32_t place) {
@@ -105,6 +111,7 @@ Id Store::derive_until(const Node& node, Symbol symbol) {
     return it != next.end() && it->first == byte ? it->second : 0;
   };
   const std::uint32_t place = step(node.b);
+  if (place == 0 && tags.otherwise != kNever) return derive(tags.otherwise, symbol);
   const std::int32_t found = tags.places[place].found;
   return found >= 0 ? tags.then[static_cast<std::size_t>(found)] : until_at(node.a, place);
 }
@@ -156,6 +163,8 @@ Id Store::compute(Id id, Symbol symbol) {
     }
     case Kind::until:
       return derive_until(node, symbol);
+    case Kind::members:
+      return derive_members(node, symbol);
     default:
       return kNever;
   }
@@ -248,7 +257,14 @@ Id Store::import(const Store& from, Id id, std::vector<Id>& map) {
         for (const Id then : from.tags_[node.a].then) ready &= need(then);
         for (const auto& [name, then] : from.tags_[node.a].special) ready &= need(then);
         for (const Id forced : from.tags_[node.a].forced) ready &= need(forced);
+        ready &= need(from.tags_[node.a].otherwise);
         break;
+      case Kind::members: {
+        const Members& members = from.members(node);
+        for (const Members::Entry& entry : members.entries) ready &= need(entry.rest);
+        for (const Id part : {members.others, members.comma, members.close}) ready &= need(part);
+        break;
+      }
       default:
         break;
     }
@@ -299,6 +315,7 @@ Id Store::import(const Store& from, Id id, std::vector<Id>& map) {
           Tags tags = from.tags_[node.a];
           for (Id& then : tags.then) then = map[then];
           for (Id& forced : tags.forced) forced = map[forced];
+          tags.otherwise = map[tags.otherwise];
           for (auto& [name, then] : tags.special) {
             then = map[then];
             name = nodes_[special(from.specials_[name])].a;
@@ -309,6 +326,9 @@ Id Store::import(const Store& from, Id id, std::vector<Id>& map) {
         made = until_at(it->second, node.b);
         break;
       }
+      case Kind::members:
+        made = import_members(from, node, map);
+        break;
     }
     if (node.unit) unit(made, node.wide, node.universal);
     map[current] = made;

@@ -35,7 +35,7 @@ Store::Store() {
 
 std::size_t Store::memory() const {
   return nodes_.size() * (sizeof(Node) + 8) + lists_.size() * 4 + table_.size() * 4 + derived_.size() * 4 +
-         sets_.size() * 64 + life_.size() * 32;
+         sets_.size() * 64 + life_.size() * 32 + seen_.size() * 128;
 }
 
 // ---- one copy of each ----

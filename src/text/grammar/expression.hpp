@@ -6,6 +6,7 @@
 // repeats carry their counts, so that nothing is unrolled.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -38,6 +39,7 @@ enum class Kind : std::uint8_t {
   modulo,      ///< digits whose number, appended to one of value `high`, is divisible by `low`; points are
                ///< skipped
   until,       ///< free text up to the first of some tags, then that tag's continuation
+  members,     ///< entries in any order, each at most once
 };
 
 inline bool is_list_kind(Kind kind) { return kind == Kind::choice || kind == Kind::both; }
@@ -51,8 +53,10 @@ struct Node {
   bool universal = false;   ///< a unit that holds every character
   std::uint16_t depth = 0;  ///< nesting, tails not counted
   Id a = 0;  ///< concat: first; choice, both: index of the children; others: body, set, name, rule, tags
-  Id b = 0;  ///< concat: second; choice, both: number of children; until: place in the tags' automaton
-  std::uint32_t low = 0, high = 0;  ///< repeat: counts; modulo: divisor and remainder
+  Id b = 0;  ///< concat: second; choice, both: number of children; until: place in the tags' automaton;
+             ///< members: set of those that came
+  std::uint32_t low = 0, high = 0;  ///< repeat: counts; modulo: divisor and remainder; members: entries that
+                                    ///< came, as far as that matters, and place in the keys' trie
 };
 
 /// The tags that end a free text, as an Aho-Corasick automaton over bytes.
@@ -65,8 +69,23 @@ struct Tags {
   std::vector<Id> then;                               ///< continuation of each tag
   std::vector<std::pair<std::uint32_t, Id>> special;  ///< control tokens that are tags, with continuation
   bool may_end = false;                               ///< the text may end without a tag
-  std::uint32_t budget = 0;                           ///< tokens of free text; 0: no limit
-  std::vector<Id> forced;  ///< what must follow at each place when they are used up
+  Id otherwise = kNever;     ///< else: the tags stand at the text's start only; this follows where none does
+  std::uint32_t budget = 0;  ///< tokens of free text; 0: no limit
+  std::vector<Id> forced;    ///< what must follow at each place when they are used up
+};
+
+/// Entries with commas between them, in any order: those of certain keys at most once each, and others.
+struct Members {
+  struct Entry {
+    std::string key;   ///< what the entry begins with
+    Id rest = kEmpty;  ///< what follows the key
+    bool required = false;
+  };
+  std::vector<Entry> entries;
+  Id others = kNever;                          ///< an entry that has none of these keys
+  Id comma = kEmpty;                           ///< between two entries
+  Id close = kEmpty;                           ///< after the last one, when there is any
+  std::uint32_t least = 0, most = kUnbounded;  ///< of entries, others included
 };
 
 /// Deeper nesting is refused: derivatives recurse on it.
@@ -97,6 +116,8 @@ class Store {
   Id living_lexeme(Id body);
   Id modulo(std::uint32_t divisor, std::uint32_t remainder);
   Id until(Tags tags);
+  /// kNever when the entries that must come cannot.
+  Id members(Members members);
   /// Marks a class of characters: see Node::unit, wide, universal.
   Id unit(Id body, bool wide, bool universal);
 
@@ -112,6 +133,15 @@ class Store {
   std::span<const Id> children(const Node& node) const { return {lists_.data() + node.a, node.b}; }
   const ByteSet& set(const Node& node) const { return sets_[node.a]; }
   const Tags& tags(const Node& node) const { return tags_[node.a]; }
+  const Members& members(const Node& node) const { return members_[node.a].members; }
+  /// Of a place in members: which entries have come, those that may be meant, and bytes of their keys so far
+  /// (none: before a comma).
+  struct MembersPlace {
+    std::span<const std::uint64_t> seen;
+    std::uint32_t begin, end, depth;
+    bool between;
+  };
+  MembersPlace members_place(const Node& node) const;
   const std::vector<std::string>& specials() const { return specials_; }
   bool nullable(Id id) const { return nodes_[id].nullable; }
   std::size_t size() const { return nodes_.size(); }
@@ -178,6 +208,10 @@ class Store {
   Id derive_concat(Id id, Symbol symbol);
   Id derive_until(const Node& node, Symbol symbol);
   Id until_at(std::uint32_t tags, std::uint32_t place);
+  Id derive_members(const Node& node, Symbol symbol);
+  Id members_at(std::uint32_t members, std::uint32_t seen, std::uint32_t count, std::uint32_t place);
+  std::uint32_t seen_index(std::uint32_t members, std::vector<std::uint64_t> words);
+  Id import_members(const Store& from, const Node& node, const std::vector<Id>& map);
   std::uint16_t depth_above(std::span<const Id> children) const;
 
   std::uint64_t serial_;  // no two stores have the same
@@ -190,6 +224,24 @@ class Store {
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> set_index_;
   std::vector<Tags> tags_;
   std::map<std::pair<std::uint64_t, Id>, std::uint32_t> tags_map_;  // imported ones
+  struct CompiledMembers {
+    struct Place {
+      std::vector<std::pair<unsigned char, std::uint32_t>> next;  // sorted by byte
+      std::uint32_t begin = 0, end = 0;                           // entries below
+      std::uint32_t depth = 0;                                    // bytes of the key so far
+      std::uint32_t found = kUnknown;                             // entry whose key ends here
+    };
+    Members members;            // by key
+    std::vector<Place> places;  // 0: before a comma; 1: the trie's root
+  };
+  struct Seen {
+    std::vector<std::uint64_t> words;  // one bit an entry
+    std::uint32_t missing = 0;         // required entries that have not come
+  };
+  std::vector<CompiledMembers> members_;
+  std::vector<Seen> seen_;
+  std::map<std::pair<std::uint32_t, std::vector<std::uint64_t>>, std::uint32_t> seen_index_;
+  std::map<std::pair<std::uint64_t, Id>, std::uint32_t> members_map_;  // imported ones
   std::vector<std::string> specials_;
   std::vector<Rule> rules_;
 

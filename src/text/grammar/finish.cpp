@@ -29,7 +29,14 @@ void for_each_part(const Store& store, const Node& node, F&& f) {
       for (const Id then : store.tags(node).then) f(then);
       for (const auto& [name, then] : store.tags(node).special) f(then);
       for (const Id forced : store.tags(node).forced) f(forced);
+      f(store.tags(node).otherwise);
       break;
+    case Kind::members: {
+      const Members& members = store.members(node);
+      for (const Members::Entry& entry : members.entries) f(entry.rest);
+      for (const Id part : {members.others, members.comma, members.close}) f(part);
+      break;
+    }
     default:
       break;
   }
@@ -110,10 +117,19 @@ class Finisher {
         return value_[from_.rule_body(node.a)];
       case Kind::until: {
         const Tags& tags = from_.tags(node);
-        bool any = tags.may_end;
+        bool any = tags.may_end || value_[tags.otherwise];
         for (const Id then : tags.then) any |= value_[then];
         for (const auto& [name, then] : tags.special) any |= value_[then];
         return any;
+      }
+      case Kind::members: {
+        const Members& members = from_.members(node);
+        std::uint32_t possible = 0;
+        for (const Members::Entry& entry : members.entries) {
+          if (entry.required && !value_[entry.rest]) return false;
+          possible += value_[entry.rest] ? 1 : 0;
+        }
+        return possible >= members.least || value_[members.others];
       }
       default:
         return true;  // lexemes were searched when they were made
@@ -148,7 +164,7 @@ class Finisher {
     std::vector<std::uint32_t> ready;
     finite_.assign(count, false);
     const auto is_other = [](Kind kind) {
-      return kind == Kind::until || kind == Kind::special || kind == Kind::lexeme;
+      return kind == Kind::until || kind == Kind::special || kind == Kind::lexeme || kind == Kind::members;
     };
     for (std::uint32_t rule = 0; rule < count; ++rule) {
       std::vector<Id> work{from_.rule_body(rule)};
@@ -304,6 +320,13 @@ class Finisher {
         case Kind::until:
           made = until(id, node, depth);
           break;
+        case Kind::members: {
+          Members members = from_.members(node);
+          for (Members::Entry& entry : members.entries) entry.rest = plain(entry.rest, depth + 1);
+          for (Id* part : {&members.others, &members.comma, &members.close}) *part = plain(*part, depth + 1);
+          made = to_.members(std::move(members));
+          break;
+        }
         default:
           made = inner(id, depth);
           break;
@@ -317,6 +340,7 @@ class Finisher {
     Tags tags = from_.tags(node);
     for (Id& then : tags.then) then = plain(then, depth + 1);
     for (Id& forced : tags.forced) forced = plain(forced, depth + 1);
+    tags.otherwise = plain(tags.otherwise, depth + 1);
     for (auto& [name, then] : tags.special) {
       then = plain(then, depth + 1);
       name = to_.node(to_.special(from_.specials()[name])).a;
@@ -344,6 +368,8 @@ class Finisher {
         if (to_.nullable(node.a)) frame.next.push_back(node.b);
       } else if (node.kind == Kind::rule) {
         frame.next.push_back(to_.rule_body(node.a));
+      } else if (node.kind == Kind::members) {
+        frame.next.push_back(to_.members(node).others);  // keys are read at once
       } else if (node.kind != Kind::until && node.kind != Kind::lexeme) {
         for_each_part(to_, node, [&](Id part) { frame.next.push_back(part); });
       }

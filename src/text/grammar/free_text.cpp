@@ -35,10 +35,12 @@ class TagMachine {
     if (found_[at] < 0) found_[at] = number;
   }
 
-  std::vector<Tags::Place> places() {
+  /// `at_start`: the trie alone, tags do not begin later.
+  std::vector<Tags::Place> places(bool at_start) {
     std::vector<std::size_t> fallback(next_.size(), 0);
     std::deque<std::size_t> queue;
-    for (const auto& [byte, child] : next_[0]) queue.push_back(child);
+    for (const auto& [byte, child] : next_[0])
+      if (!at_start) queue.push_back(child);
     while (!queue.empty()) {
       const std::size_t at = queue.front();
       queue.pop_front();
@@ -104,7 +106,8 @@ Id free_text(Store& store, const FreeText& options) {
       tags.then.push_back(tag.then);
     }
   }
-  tags.places = machine.places();
+  if (options.at_start) tags.otherwise = free_text(store, {.tags = {}, .may_end = options.may_end});
+  tags.places = machine.places(options.at_start);
   if (options.budget > 0) {
     const Tag& tag = options.tags.front();
     for (std::size_t i = 0; i < tags.places.size(); ++i)

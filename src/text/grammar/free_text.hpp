@@ -20,10 +20,12 @@ struct Tag {
 };
 
 struct FreeText {
-  std::vector<Tag> tags;
-  bool may_end = false;               ///< the text may end without any tag
-  std::uint32_t budget = 0;           ///< most tokens before the (only) tag is forced; 0: no limit
-  std::vector<std::string> controls;  ///< names of the vocabulary's control tokens that tags may be made of
+  std::vector<Tag> tags = {};
+  bool may_end = false;      ///< the text may end without any tag
+  bool at_start = false;     ///< tags count only where the text begins
+  std::uint32_t budget = 0;  ///< most tokens before the (only) tag is forced; 0: no limit
+  std::vector<std::string> controls =
+      {};  ///< names of the vocabulary's control tokens that tags may be made of
 };
 
 /// Any text, control tokens too, up to and with the first tag, then what follows that tag.

@@ -108,6 +108,25 @@ std::shared_ptr<const Bits> Matcher::allowed() {
   return bits;
 }
 
+std::size_t Matcher::tokens_to_end() {
+  const std::lock_guard lock(constraint_->mutex_);
+  if (now_.finished) return 0;
+  generation_->store.begin_work();
+  const std::uint32_t bytes = generation_->masks->to_end(now_.state);
+  if (bytes >= Completion::kFar) return 0;
+  // Long ways are mostly names and values of several bytes a token.
+  constexpr std::uint32_t kShort = 64;
+  return bytes <= kShort ? bytes : kShort + (bytes - kShort) / 4 * 3;
+}
+
+std::shared_ptr<const Bits> Matcher::closing() {
+  const std::lock_guard lock(constraint_->mutex_);
+  renew();
+  if (now_.finished) return std::make_shared<Bits>(constraint_->table_->words(), 0);
+  generation_->store.begin_work();
+  return generation_->masks->closing(now_.state);
+}
+
 bool Matcher::accept(Token token) {
   const std::lock_guard lock(constraint_->mutex_);
   const TokenTable& table = *constraint_->table_;
@@ -145,16 +164,32 @@ bool Matcher::accept(Token token) {
   return true;
 }
 
-/// A free text with a budget of tokens ends by force when they are used up.
+/// A free text with a budget of tokens ends by force when they are used up. Where the text may also be read
+/// as one without a budget, that reading ends with it.
 void Matcher::apply_budget(Place& place) {
   Store& store = generation_->store;
-  const Node node = store.node(place.state);
-  const bool chained = node.kind == Kind::concat;
-  const Node first = chained ? store.node(node.a) : node;
-  if (first.kind != Kind::until || store.tags(first).budget == 0) {
+  const auto limited = [&](Id id) {
+    const Node node = store.node(id);
+    const Node first = node.kind == Kind::concat ? store.node(node.a) : node;
+    return first.kind == Kind::until && store.tags(first).budget > 0;
+  };
+  const auto limited_part = [&](Id state) {
+    if (limited(state)) return state;
+    if (const Node node = store.node(state); node.kind == Kind::choice) {
+      const auto list = store.children(node);
+      if (const auto it = std::find_if(list.begin(), list.end(), limited); it != list.end()) return *it;
+    }
+    return kNever;
+  };
+  const Id found = limited_part(place.state);
+  // The token that opens the text is not one of it.
+  if (found == kNever || limited_part(now_.state) == kNever) {
     place.free_tokens = 0;
     return;
   }
+  const Node node = store.node(found);
+  const bool chained = node.kind == Kind::concat;
+  const Node first = chained ? store.node(node.a) : node;
   const Tags& tags = store.tags(first);
   if (++place.free_tokens < tags.budget) return;
   const Id forced = tags.forced[std::min<std::size_t>(first.b, tags.forced.size() - 1)];

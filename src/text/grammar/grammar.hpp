@@ -84,6 +84,11 @@ class Matcher {
   /// One bit a token: those that may come next; end tokens where the text may end. Throws `Error`
   /// (unsupported) when the grammar gets too large on this text.
   std::shared_ptr<const Bits> allowed();
+  /// How many tokens the shortest way to the text's end takes, if each writes a byte or two; 0 where that is
+  /// not known.
+  std::size_t tokens_to_end();
+  /// Of the tokens allowed now, those that lead to the text's end on a shortest way. May be none.
+  std::shared_ptr<const Bits> closing();
   /// Goes on by one token. False when it is not allowed: nothing changes then.
   bool accept(Token token);
   /// The text so far is complete; an end token is allowed.

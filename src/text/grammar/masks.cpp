@@ -13,54 +13,16 @@ void unite(Bits& out, const Bits& other) {
   for (std::size_t i = 0; i < out.size(); ++i) out[i] |= other[i];
 }
 
-std::uint64_t mix(std::uint64_t h, std::uint64_t value) {
-  h ^= value + 0x9e3779b97f4a7c15 + (h << 6) + (h >> 2);
-  h *= 0xff51afd7ed558ccd;
-  return h ^ (h >> 32);
-}
-
 }  // namespace
-
-// ---- what grammars share ----
-
-void PrefixCache::make_room(std::size_t bytes) {
-  if (bytes_ + bytes > kMaxBytes) {
-    runs_.clear();
-    prefixes_.clear();
-    bytes_ = 0;
-  }
-  bytes_ += bytes;
-}
-
-std::shared_ptr<const RunTable> PrefixCache::find_run(const Fingerprint& key) const {
-  const std::lock_guard lock(mutex_);
-  const auto it = runs_.find(key);
-  return it == runs_.end() ? nullptr : it->second;
-}
-
-void PrefixCache::add_run(const Fingerprint& key, std::shared_ptr<const RunTable> table, std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  make_room(bytes);
-  runs_[key] = std::move(table);
-}
-
-std::shared_ptr<const Prefix> PrefixCache::find_prefix(const Fingerprint& key) const {
-  const std::lock_guard lock(mutex_);
-  const auto it = prefixes_.find(key);
-  return it == prefixes_.end() ? nullptr : it->second;
-}
-
-void PrefixCache::add_prefix(const Fingerprint& key, std::shared_ptr<const Prefix> prefix,
-                             std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  make_room(bytes);
-  prefixes_[key] = std::move(prefix);
-}
 
 // ---- masks ----
 
 Masks::Masks(Store& store, const TokenTable& table)
-    : store_(store), table_(table), path_(table.max_depth() + 1), path2_(table.max_depth() + 1) {
+    : store_(store),
+      table_(table),
+      completion_(store),
+      path_(table.max_depth() + 1),
+      path2_(table.max_depth() + 1) {
   for (std::size_t i = 0; i < store.specials().size(); ++i) {
     if (const auto token = table.find_control(store.specials()[i]))
       named_.emplace(*token, store.special_symbol(i));
@@ -72,10 +34,34 @@ std::optional<Store::Symbol> Masks::named(Token token) const {
   return it == named_.end() ? std::nullopt : std::optional(it->second);
 }
 
+/// The kinds of bytes that lead from a state to itself.
+std::uint16_t Masks::loops(Id state) {
+  if (const auto it = loops_.find(state); it != loops_.end()) return it->second;
+  if (kind_symbols_.empty()) {
+    kind_symbols_.resize(TokenTable::kByteKinds);
+    for (unsigned b = 0; b < 256; ++b) {
+      auto& symbols = kind_symbols_[TokenTable::byte_kind(static_cast<unsigned char>(b))];
+      const Store::Symbol symbol = store_.symbol(static_cast<unsigned char>(b));
+      if (std::find(symbols.begin(), symbols.end(), symbol) == symbols.end()) symbols.push_back(symbol);
+    }
+  }
+  std::uint16_t kinds = 0;
+  for (unsigned kind = 0; kind < TokenTable::kByteKinds; ++kind) {
+    const auto& symbols = kind_symbols_[kind];
+    const bool all = std::all_of(symbols.begin(), symbols.end(),
+                                 [&](Store::Symbol symbol) { return store_.next(state, symbol) == state; });
+    if (all) kinds |= static_cast<std::uint16_t>(1u << kind);
+  }
+  loops_.emplace(state, kinds);
+  return kinds;
+}
+
 /// Visits the trie below `from` as far as the text can go on: visit(node, state), which returns whether to go
-/// on below.
+/// on below. With `whole`, parts of the trie in which the text stays in one state that may not end are not
+/// visited: their tokens are set there.
 template <class F>
-void Masks::walk(Id start, std::uint32_t from, F&& visit) {
+void Masks::walk(Id start, std::uint32_t from, F&& visit, Bits* whole) {
+  constexpr std::uint32_t kWorthIt = 8;
   const auto& nodes = table_.nodes();
   const std::uint32_t end = nodes[from].end;
   path_[nodes[from].depth] = start;
@@ -83,6 +69,12 @@ void Masks::walk(Id start, std::uint32_t from, F&& visit) {
     const TokenTable::TrieNode node = nodes[i];
     const Id state = store_.next(path_[node.depth - 1], store_.symbol(node.byte));
     if (state == kNever || !visit(i, state)) {
+      i = node.end;
+      continue;
+    }
+    if (whole != nullptr && node.end - i > kWorthIt && !store_.nullable(state) &&
+        (table_.kinds_below(i) & ~loops(state)) == 0) {
+      table_.for_each_token_below(i, [&](std::size_t token) { set_bit(*whole, token); });
       i = node.end;
       continue;
     }
@@ -101,10 +93,30 @@ std::shared_ptr<const Bits> Masks::of(Id state) {
   if (bytes_ + bytes > kMaxMaskBytes) {
     masks_.clear();
     prefixes_.clear();
+    loops_.clear();
+    completion_.forget();
     bytes_ = 0;
   }
   bytes_ += bytes;
   masks_.emplace(state, bits);
+  return bits;
+}
+
+std::shared_ptr<const Bits> Masks::closing(Id state) {
+  auto bits = std::make_shared<Bits>(table_.words(), 0);
+  if (store_.nullable(state)) {
+    for (const Token token : table_.ends()) set_bit(*bits, static_cast<std::size_t>(token));
+    return bits;
+  }
+  const std::uint32_t far = completion_.of(state);
+  walk(state, 0, [&](std::uint32_t place, Id next) {
+    const TokenTable::TrieNode& node = table_.nodes()[place];
+    if (completion_.of(next) + node.depth > far) return false;
+    if (node.token) table_.for_each_token(place, [&](std::size_t token) { set_bit(*bits, token); });
+    return true;
+  });
+  for (const auto& [token, symbol] : named_)
+    if (completion_.of(store_.next(state, symbol)) < far) set_bit(*bits, static_cast<std::size_t>(token));
   return bits;
 }
 
@@ -231,12 +243,13 @@ std::shared_ptr<const Prefix> Masks::joined_prefix(const Node& node) {
 std::shared_ptr<const Prefix> Masks::walked_prefix(Id id) {
   auto made = std::make_shared<Prefix>();
   made->inside.assign(table_.words(), 0);
-  walk(id, 0, [&](std::uint32_t place, Id state) {
+  const auto visit = [&](std::uint32_t place, Id state) {
     if (table_.nodes()[place].token)
       table_.for_each_token(place, [&](std::size_t token) { set_bit(made->inside, token); });
     if (store_.nullable(state)) made->exits.push_back(place);
     return true;
-  });
+  };
+  walk(id, 0, visit, &made->inside);
   return made;
 }
 
@@ -259,7 +272,7 @@ bool Masks::run_parts(Id lexeme, Id& repeat, Id& rest) const {
 std::shared_ptr<const RunTable> Masks::run_table(Id repeat, Id rest) {
   const Id unit = store_.node(repeat).a;
   const Fingerprint a = fingerprint(unit), b = fingerprint(rest);
-  const Fingerprint key{mix(a.first, b.first), mix(a.second, b.second)};
+  const Fingerprint key = joined(a, b);
   if (auto known = table_.cache().find_run(key)) return known;
   // The end of the run must show at its first byte.
   for (Store::Symbol symbol = 0; symbol < store_.other_special(); ++symbol) {
@@ -496,6 +509,11 @@ std::shared_ptr<const Prefix> Masks::from_reference(Id id, Id reference) {
       }
       continue;
     }
+    if (node.end - i > 8 && !store_.nullable(bound) && !store_.nullable(free) &&
+        (table_.kinds_below(i) & ~(loops(bound) & loops(free))) == 0) {
+      i = node.end;  // all of it in both
+      continue;
+    }
     set_tokens(i, true);
     visited.push_back(i);
     if (store_.nullable(bound)) exits.push_back(i);
@@ -508,60 +526,6 @@ std::shared_ptr<const Prefix> Masks::from_reference(Id id, Id reference) {
                       std::back_inserter(kept));
   std::merge(kept.begin(), kept.end(), exits.begin(), exits.end(), std::back_inserter(made->exits));
   return made;
-}
-
-// ---- digests ----
-
-Fingerprint Masks::fingerprint(Id id) {
-  const auto it = fingerprints_.find(id);
-  if (it != fingerprints_.end()) return it->second;
-  const Node node = store_.node(id);
-  const auto start = static_cast<std::uint64_t>(node.kind) * 0x100000001b3 + 17;
-  Fingerprint h{mix(1, start), mix(2, start)};
-  const auto take = [&](std::uint64_t x, std::uint64_t y) { h = {mix(h.first, x), mix(h.second, y)}; };
-  take(node.low, node.high);
-  take(node.high, node.low);
-  switch (node.kind) {
-    case Kind::bytes:
-      for (const std::uint64_t word : store_.set(node).words) take(word, word);
-      break;
-    case Kind::concat: {
-      // A loop: chains may be long.
-      std::vector<Id> parts;
-      Id tail = id;
-      for (; store_.node(tail).kind == Kind::concat; tail = store_.node(tail).b)
-        parts.push_back(store_.node(tail).a);
-      parts.push_back(tail);
-      for (const Id part : parts) {
-        const Fingerprint f = fingerprint(part);
-        take(f.first, f.second);
-      }
-      break;
-    }
-    case Kind::choice:
-    case Kind::both: {
-      Fingerprint sum{0, 0};  // their order differs between stores
-      const auto list = store_.children(node);
-      const std::vector<Id> children(list.begin(), list.end());
-      for (const Id child : children) {
-        const Fingerprint f = fingerprint(child);
-        sum = {sum.first + f.first, sum.second + f.second};
-      }
-      take(sum.first, sum.second);
-      break;
-    }
-    case Kind::complement:
-    case Kind::repeat:
-    case Kind::lexeme: {
-      const Fingerprint f = fingerprint(node.a);
-      take(f.first, f.second);
-      break;
-    }
-    default:
-      break;
-  }
-  fingerprints_.emplace(id, h);
-  return h;
 }
 
 }  // namespace quipu::text::grammar

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "text/grammar/completion.hpp"
 #include "text/grammar/expression.hpp"
 #include "text/grammar/token_table.hpp"
 
@@ -36,6 +37,7 @@ struct RunTable {
 
 /// A digest of an expression's structure, the same in every store.
 using Fingerprint = std::pair<std::uint64_t, std::uint64_t>;
+Fingerprint joined(const Fingerprint& x, const Fingerprint& y);
 
 /// Prefixes and run tables by fingerprint, for all grammars of a vocabulary. Any thread.
 class PrefixCache {
@@ -62,7 +64,11 @@ class Masks {
 
   /// One bit a token of the vocabulary: those that may come in `state`, end tokens where it may end.
   std::shared_ptr<const Bits> of(Id state);
-  std::size_t memory() const { return bytes_; }
+  /// The tokens of `of` with which the text gets nearer to its end with every byte.
+  std::shared_ptr<const Bits> closing(Id state);
+  /// Bytes to the text's end; Completion::kFar where that is not known.
+  std::uint32_t to_end(Id state) { return completion_.of(state); }
+  std::size_t memory() const { return bytes_ + completion_.memory(); }
   /// The symbol of a token that is control or end, when the grammar names it.
   std::optional<Store::Symbol> named(Token token) const;
 
@@ -89,16 +95,20 @@ class Masks {
   std::shared_ptr<const Prefix> from_reference(Id id, Id reference);
   Fingerprint fingerprint(Id id);
   template <class F>
-  void walk(Id start, std::uint32_t from, F&& visit);
+  void walk(Id start, std::uint32_t from, F&& visit, Bits* whole = nullptr);
+  std::uint16_t loops(Id state);
 
   Store& store_;
   const TokenTable& table_;
+  Completion completion_;
   std::vector<Id> path_, path2_;
   std::unordered_map<Id, std::shared_ptr<const Bits>> masks_;
   std::unordered_map<Id, std::shared_ptr<const Prefix>> prefixes_;
   std::unordered_map<Id, Fingerprint> fingerprints_;
   std::unordered_map<Id, Lengths> lengths_;
   std::unordered_map<Token, Store::Symbol> named_;
+  std::unordered_map<Id, std::uint16_t> loops_;
+  std::vector<std::vector<Store::Symbol>> kind_symbols_;  // by kind of byte
   std::size_t bytes_ = 0;
 };
 

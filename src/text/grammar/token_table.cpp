@@ -42,7 +42,48 @@ TokenTable::TokenTable(std::vector<Entry> entries)
   }
   for (const std::uint32_t node : path) nodes_[node].end = static_cast<std::uint32_t>(nodes_.size());
   first_.push_back(static_cast<std::uint32_t>(ordered_.size()));
+  kinds_below_.assign(nodes_.size(), 0);
+  std::vector<std::uint32_t> parent(nodes_.size(), 0);
+  std::vector<std::uint32_t> at_depth(max_depth_ + 1, 0);
+  for (std::uint32_t i = 1; i < nodes_.size(); ++i) {
+    at_depth[nodes_[i].depth] = i;
+    parent[i] = at_depth[nodes_[i].depth - 1];
+  }
+  for (std::size_t i = nodes_.size(); i-- > 1;)
+    kinds_below_[parent[i]] |=
+        static_cast<std::uint16_t>(kinds_below_[i] | (1u << byte_kind(nodes_[i].byte)));
   // A node's tokens are those up to the next node's first: equal texts lie side by side.
+}
+
+unsigned TokenTable::byte_kind(unsigned char byte) {
+  if (byte >= 'a' && byte <= 'z') return byte <= 'f' ? 0 : 1;
+  if (byte >= 'A' && byte <= 'Z') return byte <= 'F' ? 2 : 3;
+  if (byte >= '0' && byte <= '9') return 4;
+  switch (byte) {
+    case ' ':
+      return 5;
+    case '\t':
+    case '\n':
+    case '\v':
+    case '\f':
+    case '\r':
+      return 6;
+    case '"':
+      return 7;
+    case '\\':
+      return 8;
+    case '-':
+    case '_':
+      return 9;
+    case '.':
+    case ',':
+      return 10;
+    case '/':
+    case ':':
+      return 11;
+    default:
+      return byte >= 0x80 ? 15 : byte < 0x20 ? 14 : byte < 0x30 ? 13 : 12;
+  }
 }
 
 std::shared_ptr<const TokenTable> TokenTable::of(const Tokenizer& tokenizer) {

@@ -61,6 +61,18 @@ class TokenTable {
     for (std::uint32_t i = first_[node]; i < first_[node + 1]; ++i) f(static_cast<std::size_t>(ordered_[i]));
   }
 
+  /// The tokens that end at a node or below it.
+  template <class F>
+  void for_each_token_below(std::uint32_t node, F&& f) const {
+    for (std::uint32_t i = first_[node]; i < first_[nodes_[node].end]; ++i)
+      f(static_cast<std::size_t>(ordered_[i]));
+  }
+  /// Bytes in kinds that grammars often treat alike: a number below kByteKinds.
+  static constexpr unsigned kByteKinds = 16;
+  static unsigned byte_kind(unsigned char byte);
+  /// One bit for each kind of the bytes below a node.
+  std::uint16_t kinds_below(std::uint32_t node) const { return kinds_below_[node]; }
+
   /// What grammars over this vocabulary share.
   PrefixCache& cache() const { return *cache_; }
 
@@ -69,6 +81,7 @@ class TokenTable {
   std::vector<Token> controls_, ends_;
   std::unordered_map<std::string, Token> names_;
   std::vector<TrieNode> nodes_;
+  std::vector<std::uint16_t> kinds_below_;
   std::vector<std::uint32_t> first_;  // by node, into ordered_
   std::vector<Token> ordered_;
   std::size_t max_depth_ = 0;

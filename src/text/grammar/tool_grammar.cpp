@@ -20,11 +20,17 @@ constexpr std::uint32_t kMostCalls = 64;
 SchemaOptions schema_options(const Tool& tool, const ToolGrammarOptions& options) {
   SchemaOptions result;
   result.white_space = options.white_space;
+  result.one_line = true;
   result.what = fmt::format("the tool \"{}\" (its parameters)", printable(tool.name, 80));
   result.object = true;
   result.open_objects = false;
   return result;
 }
+
+struct OfferedTool {
+  const Tool* tool;
+  bool loose;
+};
 
 class ToolBuilder {
  public:
@@ -39,16 +45,16 @@ class ToolBuilder {
     parts_.erase(parts_.begin());
   }
 
-  /// A call of one tool, without what all calls begin with. Throws `Error` when its parameters cannot be
-  /// held.
-  Id tool(const Tool& tool) {
+  /// A call of one tool, without what all calls begin with, from its part `first` on. `loose`: with any
+  /// arguments. Throws `Error` when its parameters cannot be held.
+  Id tool(const Tool& tool, bool loose, std::size_t first = 0) {
     Id id = kEmpty;
-    for (std::size_t i = parts_.size(); i-- > 0;) {
+    for (std::size_t i = parts_.size(); i-- > first;) {
       const bool after_arguments = i > 0 && parts_[i - 1].kind == Kind::arguments;
-      if (after_arguments && is_free() && parts_[i].kind == Kind::literal)
+      if (after_arguments && is_free(loose) && parts_[i].kind == Kind::literal)
         continue;  // taken along by the arguments
       const std::string_view next = i + 1 < parts_.size() ? std::string_view(parts_[i + 1].text) : "";
-      id = store_.concat(part(tool, parts_[i], next), id);
+      id = store_.concat(part(tool, parts_[i], next, loose), id);
     }
     return id;
   }
@@ -64,6 +70,40 @@ class ToolBuilder {
         {literal((call_.section_open + lead_).substr(known)), any, more, literal(call_.section_close)});
   }
 
+  /// An answer that is free until a call begins; kNever where nothing shows that one does.
+  Id automatic(std::span<const OfferedTool> tools) {
+    FreeText text;
+    text.may_end = true;
+    text.controls = options_.controls;
+    if (format_.channels)
+      return format_.channels->header == ChannelFormat::Header::harmony ? harmony(tools, std::move(text))
+                                                                        : recipients(tools, std::move(text));
+    if (call_.bare) {
+      // A whole answer that begins as a call of one of the tools does.
+      text.at_start = true;
+      for (const OfferedTool& offered : tools) {
+        std::string begin = call_.section_open + lead_;
+        std::size_t first = 0;
+        for (; first < parts_.size() && parts_[first].kind != Kind::arguments; ++first) {
+          if (parts_[first].kind == Kind::id) return kNever;
+          begin += parts_[first].kind == Kind::name ? offered.tool->name : parts_[first].text;
+        }
+        text.tags.push_back({begin, tool(*offered.tool, offered.loose, first)});
+      }
+      return free_text(store_, text);
+    }
+    const std::string mark = trigger();
+    if (mark.empty()) return kNever;
+    text.tags = {{mark, calls(all(tools), mark.size())}};
+    return free_text(store_, text);
+  }
+
+  std::vector<Id> all(std::span<const OfferedTool> tools) {
+    std::vector<Id> ids;
+    for (const OfferedTool& offered : tools) ids.push_back(tool(*offered.tool, offered.loose));
+    return ids;
+  }
+
   /// What shows that a call begins; empty when nothing does.
   std::string trigger() const {
     const std::string begin = call_.section_open + lead_;
@@ -74,9 +114,40 @@ class ToolBuilder {
   }
 
  private:
+  /// A message's header names a function: then the rest of the header, and arguments.
+  Id harmony(std::span<const OfferedTool> tools, FreeText text) {
+    std::vector<Id> calls;
+    const Id channel = store_.optional(
+        store_.concat({store_.optional(store_.byte(' ')), literal("<|channel|>"),
+                       store_.choice(store_.literal("commentary"), store_.literal("analysis"))}));
+    const Id kind =
+        store_.optional(store_.concat({store_.optional(store_.byte(' ')),
+                                       store_.optional(literal("<|constrain|>")), store_.literal("json")}));
+    for (const OfferedTool& offered : tools)
+      calls.push_back(store_.concat({store_.literal(offered.tool->name), channel, kind,
+                                     literal(format_.channels->header_end),
+                                     arguments(*offered.tool, "", offered.loose)}));
+    text.tags = {{" to=functions.", store_.choice(std::move(calls))}};
+    return free_text(store_, text);
+  }
+
+  /// Messages to "all" or to a tool; the prompt has opened the first one's header.
+  Id recipients(std::span<const OfferedTool> tools, FreeText text) {
+    const std::string& end = format_.channels->header_end;
+    const std::uint32_t message = store_.new_rule("message");
+    text.tags = {{format_.channels->open, store_.call(message)}};
+    std::vector<Id> options{store_.concat(literal("all" + end), free_text(store_, text))};
+    const Id more = store_.optional(store_.concat(literal(format_.channels->open), store_.call(message)));
+    for (const OfferedTool& offered : tools)
+      options.push_back(store_.concat({store_.literal(offered.tool->name), literal(end),
+                                       arguments(*offered.tool, "", offered.loose), more}));
+    store_.set_rule(message, store_.choice(std::move(options)));
+    return store_.call(message);
+  }
+
   Id literal(std::string_view text) { return marked_literal(store_, text, options_.controls); }
-  bool is_free() const {
-    return call_.arguments != ArgumentSyntax::json && call_.arguments != ArgumentSyntax::xml;
+  bool is_free(bool loose) const {
+    return call_.arguments != ArgumentSyntax::json && (loose || call_.arguments != ArgumentSyntax::xml);
   }
 
   Id call_id() {
@@ -88,7 +159,7 @@ class ToolBuilder {
     return store_.lexeme(store_.repeat(store_.bytes(letters), nine ? 9 : 1, nine ? 9 : 40));
   }
 
-  Id part(const Tool& tool, const PatternPart& part, std::string_view next) {
+  Id part(const Tool& tool, const PatternPart& part, std::string_view next, bool loose) {
     switch (part.kind) {
       case Kind::literal:
         return literal(part.text);
@@ -97,18 +168,21 @@ class ToolBuilder {
       case Kind::id:
         return call_id();
       case Kind::arguments:
-        return arguments(tool, next);
+        return arguments(tool, next, loose);
       default:
         fail(ErrorCode::internal, "a call of the family \"{}\" has a place that calls do not have",
              format_.family);
     }
   }
 
-  Id arguments(const Tool& tool, std::string_view next) {
-    // Checked in every family, so that a schema is good or bad whatever the model.
-    const Id json = json_schema(store_, tool.parameters, schema_options(tool, options_));
-    if (call_.arguments == ArgumentSyntax::json) return json;
-    if (call_.arguments == ArgumentSyntax::xml) return parameters(tool);
+  Id arguments(const Tool& tool, std::string_view next, bool loose) {
+    if (!loose || call_.arguments == ArgumentSyntax::json) {
+      // Checked in every family, so that a schema is good or bad whatever the model.
+      const Id json =
+          loose ? any_object() : json_schema(store_, tool.parameters, schema_options(tool, options_));
+      if (call_.arguments == ArgumentSyntax::json) return json;
+      if (call_.arguments == ArgumentSyntax::xml) return parameters(tool);
+    }
     // Another notation than JSON: the call's frame is held, its arguments are as the model writes them.
     if (next.empty()) return free_text(store_, {.tags = {}, .may_end = true, .budget = 0, .controls = {}});
     return free_text(store_, {.tags = {{std::string(next), kEmpty}},
@@ -117,7 +191,14 @@ class ToolBuilder {
                               .controls = options_.controls});
   }
 
-  /// One element for each parameter, in the order of the schema.
+  Id any_object() {
+    SchemaOptions any;
+    any.white_space = options_.white_space;
+    any.one_line = true;
+    return json_schema(store_, Data(Data::Mapping{{"type", "object"}}), any);
+  }
+
+  /// One element for each parameter, in any order where the family's marks are text.
   Id parameters(const Tool& tool) {
     const Data* properties = find_member(tool.parameters, "properties");
     const auto* mapping = properties == nullptr ? nullptr : std::get_if<Data::Mapping>(&properties->value);
@@ -127,22 +208,37 @@ class ToolBuilder {
       if (const auto* names = std::get_if<Data::List>(&list->value))
         for (const Data& name : *names)
           if (const std::string* text = text_of(name)) required.push_back(*text);
+    const auto needed = [&](const std::string& name) {
+      return std::find(required.begin(), required.end(), name) != required.end();
+    };
+    const std::vector<PatternPart> parts = parse_pattern(call_.parameter);
+    const bool in_text =
+        parts.size() > 3 && parts[1].kind == Kind::key && parts[2].kind == Kind::literal &&
+        std::none_of(options_.controls.begin(), options_.controls.end(),
+                     [&](const auto& name) { return call_.parameter.find(name) != std::string::npos; });
+    if (in_text) {
+      Members members;
+      for (const auto& [name, schema] : *mapping)
+        members.entries.push_back(
+            {parts[0].text + name + parts[2].text, parameter(tool, name, schema, 3), needed(name)});
+      return store_.members(std::move(members));
+    }
     Id id = kEmpty;
     for (std::size_t i = mapping->size(); i-- > 0;) {
       const auto& [name, schema] = (*mapping)[i];
-      const Id one = parameter(tool, name, schema);
-      const bool needed = std::find(required.begin(), required.end(), name) != required.end();
-      id = store_.concat(needed ? one : store_.optional(one), id);
+      const Id one = parameter(tool, name, schema, 0);
+      id = store_.concat(needed(name) ? one : store_.optional(one), id);
     }
     return id;
   }
 
-  Id parameter(const Tool& tool, const std::string& name, const Data& schema) {
+  /// One element, from its part `first` on.
+  Id parameter(const Tool& tool, const std::string& name, const Data& schema, std::size_t first) {
     const std::vector<PatternPart> parts = parse_pattern(call_.parameter);
     const bool text = is_text(schema);
     Id id = kEmpty;
     bool closed = false;
-    for (std::size_t i = parts.size(); i-- > 0;) {
+    for (std::size_t i = parts.size(); i-- > first;) {
       const PatternPart& part = parts[i];
       switch (part.kind) {
         case Kind::literal:
@@ -211,6 +307,16 @@ class ToolBuilder {
   std::string lead_;                // the literal that every call begins with
 };
 
+/// `rest` as the message for people, where answers are made of messages.
+Id answer_message(Store& store, const OutputFormat& format, std::span<const std::string> controls, Id rest) {
+  if (!format.channels) return rest;
+  if (format.channels->header == ChannelFormat::Header::recipient)
+    return store.concat(marked_literal(store, "all" + format.channels->header_end, controls), rest);
+  const Id kind = store.optional(marked_literal(store, " <|constrain|>json", controls));
+  return store.concat({marked_literal(store, "<|channel|>final", controls), kind,
+                       marked_literal(store, format.channels->header_end, controls), rest});
+}
+
 /// `rest` after the reasoning.
 Id with_reasoning(Store& store, const ReasoningFormat& format, Thinking thinking, std::uint32_t budget,
                   std::span<const std::string> controls, Id rest) {
@@ -232,59 +338,79 @@ ToolGrammar tool_grammar(std::span<const Tool> tools, const OutputFormat& format
   if (format.calls.empty())
     fail(ErrorCode::unsupported, "models of the family \"{}\" have no way to write calls", format.family);
   ToolGrammar result;
-  std::vector<const Tool*> good;
+  std::vector<OfferedTool> offered;
+  const bool automatic = options.choice == ToolChoice::automatic;
   for (const Tool& tool : tools) {
     if (options.choice == ToolChoice::named && tool.name != options.name) continue;
     try {
       Store draft, finished;
-      finish(draft, ToolBuilder(draft, format, options).tool(tool), finished);
-      good.push_back(&tool);
+      finish(draft, ToolBuilder(draft, format, options).tool(tool, false), finished);
+      offered.push_back({&tool, false});
     } catch (const Error& error) {
       const bool named = error.message().find(tool.name) != std::string::npos;
       const std::string message =
           named ? error.message()
                 : fmt::format("the tool \"{}\": {}", printable(tool.name, 80), error.message());
       if (options.choice == ToolChoice::named) throw Error(error.code(), message);
-      result.problems.push_back({tool.name, message});
+      const bool loose = automatic && !tool.strict && error.code() == ErrorCode::unsupported;
+      result.problems.push_back({tool.name, message, loose});
+      if (loose) offered.push_back({&tool, true});
     }
   }
-  if (good.empty() && options.choice == ToolChoice::named)
+  if (offered.empty() && options.choice == ToolChoice::named)
     fail(ErrorCode::invalid_argument, "tool_choice names \"{}\", which is none of the {} tools",
          printable(options.name, 80), tools.size());
-  if (good.empty() && options.choice == ToolChoice::required)
+  if (offered.empty() && (options.choice == ToolChoice::required || !result.problems.empty()))
     fail(ErrorCode::invalid_argument, "no tool can be called{}{}", result.problems.empty() ? "" : ": ",
          result.problems.empty() ? "" : result.problems.front().message);
-  const bool automatic = options.choice == ToolChoice::automatic;
-  Store unused;
-  const std::string trigger = ToolBuilder(unused, format, options).trigger();
-  if (automatic && (trigger.empty() || good.empty())) return result;
 
-  result.grammar = Grammar::from([&](Store& store) {
+  bool held = true;
+  Grammar grammar = Grammar::from([&](Store& store) {
+    Id other = kNever;
+    if (options.answer) {
+      std::vector<Id> map(options.answer->store().size(), Store::kUnknown);
+      other = answer_message(store, format, options.controls,
+                             store.import_grammar(options.answer->store(), options.answer->start(), map));
+    }
     ToolBuilder builder(store, format, options);
-    std::vector<Id> calls;
-    for (const Tool* tool : good) calls.push_back(builder.tool(*tool));
+    const std::string trigger = builder.trigger();
     Id answer = kNever;
-    if (!trigger.empty() && (automatic || options.text_before)) {
+    if (automatic && options.answer) {
+      answer = store.choice(other, builder.calls(builder.all(offered), 0));
+    } else if (automatic) {
+      answer = builder.automatic(offered);
+      held = answer != kNever;
+      if (!held) return kEmpty;
+    } else if (!trigger.empty() && options.text_before) {
       FreeText before;
-      before.tags = {{trigger, builder.calls(calls, trigger.size())}};
-      before.may_end = automatic;
+      before.tags = {{trigger, builder.calls(builder.all(offered), trigger.size())}};
       before.controls = options.controls;
       answer = free_text(store, before);
     } else {
-      answer = builder.calls(calls, 0);
+      answer = builder.calls(builder.all(offered), 0);
     }
     return with_reasoning(store, format.reasoning, options.thinking, options.thinking_budget,
                           options.controls, answer);
   });
+  if (held) result.grammar = std::move(grammar);
   return result;
 }
 
-Grammar after_reasoning(const Grammar& grammar, const ReasoningFormat& format, Thinking thinking,
+Grammar after_reasoning(const Grammar& grammar, const OutputFormat& format, Thinking thinking,
                         std::uint32_t budget, std::span<const std::string> controls) {
   return Grammar::from([&](Store& store) {
     std::vector<Id> map(grammar.store().size(), Store::kUnknown);
     const Id start = store.import_grammar(grammar.store(), grammar.start(), map);
-    return with_reasoning(store, format, thinking, budget, controls, start);
+    return with_reasoning(store, format.reasoning, thinking, budget, controls,
+                          answer_message(store, format, controls, start));
+  });
+}
+
+Grammar bounded_reasoning(const ReasoningFormat& format, Thinking thinking, std::uint32_t budget,
+                          std::span<const std::string> controls) {
+  return Grammar::from([&](Store& store) {
+    const Id rest = free_text(store, {.tags = {}, .may_end = true});
+    return with_reasoning(store, format, thinking, budget, controls, rest);
   });
 }
 

@@ -37,28 +37,40 @@ struct ToolGrammarOptions {
   /// Names of the vocabulary's control tokens, see `control_names`.
   std::vector<std::string> controls;
   bool white_space = true;  ///< inside of arguments
+  /// Automatic: the answer is a call or obeys this grammar, instead of free text.
+  std::optional<Grammar> answer = {};
 };
 
-/// A tool that cannot be offered, and why: the message names the tool, the path in its parameters, the
-/// keyword.
+/// A tool whose parameters cannot be held, and why: the message names the tool, the path in its parameters,
+/// the keyword.
 struct ToolProblem {
   std::string tool;
   std::string message;
+  /// It may be called all the same, with any JSON object (in elements: any text) as arguments: automatic
+  /// choice of a tool that is not `strict`, where the schema is well-formed. False: it cannot be called; the
+  /// other tools can.
+  bool loose = false;
 };
 
 struct ToolGrammar {
   /// Nothing: no constraint is of use (automatic, where nothing marks the beginning of a call).
   std::optional<Grammar> grammar;
-  std::vector<ToolProblem> problems;  ///< these tools are left out; the others work
+  std::vector<ToolProblem> problems;
 };
 
-/// Throws `Error` (invalid_argument, unsupported): no tool of that name, or none that can be called.
+/// Arguments obey the tool's parameters, with properties in any order. Throws `Error` (invalid_argument,
+/// unsupported): no tool of that name, or none that can be called.
 ToolGrammar tool_grammar(std::span<const Tool> tools, const OutputFormat& format,
                          const ToolGrammarOptions& options);
 
-/// A grammar that begins only after the reasoning: until `close`, or at once when it may be left out.
-Grammar after_reasoning(const Grammar& grammar, const ReasoningFormat& format, Thinking thinking,
+/// A grammar that begins only after the reasoning, or at once when that may be left out; where answers are
+/// made of messages, in one for people.
+Grammar after_reasoning(const Grammar& grammar, const OutputFormat& format, Thinking thinking,
                         std::uint32_t budget, std::span<const std::string> controls);
+
+/// Reasoning of at most `budget` tokens, then any text.
+Grammar bounded_reasoning(const ReasoningFormat& format, Thinking thinking, std::uint32_t budget,
+                          std::span<const std::string> controls);
 
 /// The names of a vocabulary's control tokens that occur in a format.
 std::vector<std::string> control_names(const OutputFormat& format, const Tokenizer& tokenizer);

@@ -119,5 +119,15 @@ TEST(Hostile, RequiredMoreThanThereIs) {
     EXPECT_THROW(Grammar::from_json_schema(schema), Error) << schema;
 }
 
+TEST(Hostile, ANegationThatLeadsToItselfComesToAnEnd) {
+  // Lists of lists with an item that is none of these, to any depth.
+  const Grammar grammar = Grammar::from_json_schema(
+      R"({"$ref":"#/$defs/t","$defs":{"t":{"type":"array","not":{"items":{"$ref":"#/$defs/t"}}}}})");
+  EXPECT_TRUE(matches(grammar, "[1]"));
+  EXPECT_TRUE(matches(grammar, "[[]]"));
+  EXPECT_FALSE(matches(grammar, "[]"));
+  EXPECT_FALSE(matches(grammar, "[[1]]"));
+}
+
 }  // namespace
 }  // namespace quipu::text::grammar

@@ -170,6 +170,139 @@ TEST(ToolGrammar, ABadToolIsNamedAndTheOthersWork) {
   EXPECT_THROW(tool_grammar(tools, hermes(), named), Error);
 }
 
+TEST(ToolGrammar, ABadToolMayStillBeCalledFreelyUnlessItIsStrict) {
+  std::vector<Tool> tools{tool("good", R"({"type":"object","properties":{"x":{"type":"integer"}}})"),
+                          tool("bad", R"({"type":"object","properties":{"x":{"type":"array",
+                                          "uniqueItems":true,"items":{"type":"string"}}}})")};
+  ToolGrammarOptions options;
+  options.choice = ToolChoice::automatic;
+  const auto call = [](const std::string& name, const std::string& arguments) {
+    return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>";
+  };
+  const ToolGrammar loose = tool_grammar(tools, hermes(), options);
+  ASSERT_EQ(loose.problems.size(), 1u);
+  EXPECT_TRUE(loose.problems[0].loose);
+  EXPECT_NE(loose.problems[0].message.find("#/properties/x/uniqueItems"), std::string::npos);
+  EXPECT_TRUE(reads(*loose.grammar, call("bad", R"({"anything": [1, "a"]})")));
+  EXPECT_FALSE(reads(*loose.grammar, call("bad", "[]")));
+  EXPECT_FALSE(reads(*loose.grammar, call("good", R"({"x": "1"})")));
+  tools[1].strict = true;
+  const ToolGrammar strict = tool_grammar(tools, hermes(), options);
+  EXPECT_FALSE(strict.problems.at(0).loose);
+  EXPECT_FALSE(reads(*strict.grammar, call("bad", "{}")));
+  EXPECT_TRUE(reads(*strict.grammar, call("good", R"({"x": 1})")));
+  EXPECT_THROW(tool_grammar(std::span(tools).last(1), hermes(), options), Error);
+}
+
+TEST(ToolGrammar, ArgumentsComeInAnyOrder) {
+  const Grammar json = *tool_grammar(weather_tools(), hermes(), {}).grammar;
+  EXPECT_TRUE(reads(json,
+                    "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"days\": 3, \"city\": "
+                    "\"Oslo\"}}\n</tool_call>"));
+  OutputFormat format = hermes();
+  format.calls = {{.call = "<function={name}>\n{arguments}</function>",
+                   .arguments = ArgumentSyntax::xml,
+                   .parameter = "<parameter={key}>\n{value}\n</parameter>\n"}};
+  const Grammar elements = *tool_grammar(weather_tools(), format, {}).grammar;
+  const std::string days = "<parameter=days>\n3\n</parameter>\n",
+                    city = "<parameter=city>\nOslo\n</parameter>\n";
+  const auto call = [](const std::string& inside) { return "<function=weather>\n" + inside + "</function>"; };
+  EXPECT_TRUE(reads(elements, call(days + city)));
+  EXPECT_TRUE(reads(elements, call(city + days)));
+  EXPECT_FALSE(reads(elements, call(days)));
+  EXPECT_FALSE(reads(elements, call(city + city)));
+}
+
+/// A family of the table.
+const OutputFormat& family(std::string_view name) {
+  for (const auto& format : output_formats())
+    if (format->family == name) return *format;
+  return general_output_format();
+}
+
+Grammar automatic(const OutputFormat& format, const std::vector<std::string>& controls = {}) {
+  ToolGrammarOptions options;
+  options.choice = ToolChoice::automatic;
+  options.controls = controls;
+  return tool_grammar(weather_tools(), format, options).grammar.value();
+}
+
+TEST(ToolGrammar, AHarmonyHeaderThatNamesAFunctionMustCallIt) {
+  const std::vector<std::string> controls{"<|channel|>", "<|message|>", "<|end|>",
+                                          "<|start|>",   "<|call|>",    "<|constrain|>"};
+  const Grammar grammar = automatic(family("harmony"), controls);
+  const std::string thought = "<|channel|>analysis<|message|>Ask it to=weather.<|end|><|start|>assistant";
+  const std::string arguments = "<|message|>{\"city\": \"Oslo\"}";
+  const auto good = [&](const std::string& text) { return reads(grammar, text, controls); };
+  EXPECT_TRUE(good(thought + "<|channel|>final<|message|>It rains."));
+  EXPECT_TRUE(good(thought + "<|channel|>commentary to=functions.weather <|constrain|>json" + arguments));
+  EXPECT_TRUE(good(thought + " to=functions.weather<|channel|>commentary json" + arguments));
+  EXPECT_TRUE(good("<|channel|>commentary to=functions.weather" + arguments));
+  EXPECT_FALSE(good("<|channel|>commentary to=functions.wind" + arguments));
+  EXPECT_FALSE(good("<|channel|>commentary to=functions.weather<|message|>{\"city\": 1}"));
+  EXPECT_FALSE(good("<|channel|>commentary to=functions.weather<|message|>Oslo"));
+}
+
+TEST(ToolGrammar, AnAnswerThatBeginsAsABareCallMustBeOne) {
+  const Grammar grammar = automatic(family("llama 3"));
+  const std::string call = "{\"name\": \"weather\", \"parameters\": ";
+  EXPECT_TRUE(reads(grammar, call + "{\"city\": \"Oslo\"}}"));
+  EXPECT_FALSE(reads(grammar, call + "{\"town\": \"Oslo\"}}"));
+  EXPECT_FALSE(reads(grammar, call + "5}"));
+  EXPECT_TRUE(reads(grammar, "{\"name\": \"Alice\", \"age\": 5}"));  // what a person asked for
+  EXPECT_TRUE(reads(grammar, "{\"name\": \"weather\"}"));
+  EXPECT_TRUE(reads(grammar, "It is " + call + "as you said."));
+  EXPECT_TRUE(reads(grammar, ""));
+}
+
+TEST(ToolGrammar, MessagesToToolsAndPeople) {
+  const Grammar grammar = automatic(family("functionary v3.2"));
+  EXPECT_TRUE(reads(grammar, "all\nIt rains."));
+  EXPECT_TRUE(reads(grammar, "weather\n{\"city\": \"Oslo\"}"));
+  EXPECT_TRUE(reads(grammar, "all\nI ask.>>>weather\n{\"city\": \"Oslo\"}>>>now\n{}"));
+  EXPECT_FALSE(reads(grammar, "weather\nOslo"));
+  EXPECT_FALSE(reads(grammar, "all\nI ask.>>>wind\n{}"));
+}
+
+TEST(ToolGrammar, ASchemaForTheAnswerStandsBesideTheCalls) {
+  ToolGrammarOptions options;
+  options.choice = ToolChoice::automatic;
+  options.answer = Grammar::from_json_schema(R"({"type":"integer"})");
+  const Grammar grammar = *tool_grammar(weather_tools(), hermes(), options).grammar;
+  EXPECT_TRUE(reads(grammar, "42"));
+  EXPECT_TRUE(reads(grammar, "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"));
+  EXPECT_FALSE(reads(grammar, "It is 42"));
+}
+
+TEST(ToolGrammar, ASchemaIsObeyedInTheMessageForPeople) {
+  const Grammar json = Grammar::from_json_schema(R"({"type":"integer"})");
+  const Grammar harmony = after_reasoning(json, family("harmony"), Thinking::possible, 0, {});
+  EXPECT_TRUE(reads(harmony, "<|channel|>final<|message|>42"));
+  EXPECT_TRUE(reads(harmony,
+                    "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final "
+                    "<|constrain|>json<|message|>42"));
+  EXPECT_FALSE(reads(harmony, "42"));
+  EXPECT_FALSE(reads(harmony, "<|channel|>final<|message|>x"));
+}
+
+TEST(ToolGrammar, AThoughtThatIsTooLongIsClosed) {
+  const auto table = test::byte_table();
+  Matcher matcher(std::make_shared<Constraint>(bounded_reasoning({}, Thinking::opened, 3, {}), table));
+  for (const char c : std::string_view("abc</think>\n\nand so on"))
+    ASSERT_TRUE(matcher.accept(static_cast<unsigned char>(c))) << c;
+  Matcher other(std::make_shared<Constraint>(bounded_reasoning({}, Thinking::opened, 3, {}), table));
+  for (const char c : std::string_view("abc")) ASSERT_TRUE(other.accept(c));
+  EXPECT_FALSE(other.accept('d'));
+  EXPECT_TRUE(other.accept('<'));
+  // Also where the text could be an answer without a thought.
+  Matcher maybe(std::make_shared<Constraint>(bounded_reasoning({}, Thinking::possible, 3, {}), table));
+  for (const char c : std::string_view("<think>abc")) ASSERT_TRUE(maybe.accept(c)) << c;
+  EXPECT_FALSE(maybe.accept('d'));
+  EXPECT_TRUE(maybe.accept('<'));
+  Matcher plain(std::make_shared<Constraint>(bounded_reasoning({}, Thinking::possible, 3, {}), table));
+  for (const char c : std::string_view("abcdefgh")) EXPECT_TRUE(plain.accept(c)) << c;
+}
+
 TEST(ToolGrammar, CallsComeAfterTheReasoning) {
   ToolGrammarOptions options;
   options.thinking = Thinking::possible;

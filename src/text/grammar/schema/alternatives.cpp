@@ -238,7 +238,7 @@ List Alternatives::conditional(const Data* schema) {
 
 /// An object without the property, and no other type.
 const Data* Alternatives::without(const Data* schema, const std::string& name) {
-  const Data*& made = invented_[{schema, "-" + name}];
+  const Data*& made = document_.inventions[{schema, "-" + name}];
   if (made == nullptr)
     made = document_.invent(
         Data::Mapping{{"type", "object"}, {"properties", Data::Mapping{{name, Data(false)}}}}, schema);
@@ -253,7 +253,7 @@ const Data* Alternatives::with(const Data* schema, const std::vector<std::string
     key += name + '\0';
     list.emplace_back(name);
   }
-  const Data*& made = invented_[{schema, key}];
+  const Data*& made = document_.inventions[{schema, key}];
   if (made == nullptr)
     made = document_.invent(Data::Mapping{{"type", "object"}, {"required", std::move(list)}}, schema);
   return made;
@@ -340,7 +340,9 @@ List Alternatives::negated_keyword(const Data* schema, const std::string& keywor
   }
   if (keyword == "enum" || keyword == "const") {
     Alternative other;
-    other.excluded.push_back(document_.invent(Data::Mapping{{keyword, value}}, schema));
+    const Data*& made = document_.inventions[{schema, "=" + keyword}];
+    if (made == nullptr) made = document_.invent(Data::Mapping{{keyword, value}}, schema);
+    other.excluded.push_back(made);
     return {other};
   }
   if (keyword == "required") {
@@ -352,7 +354,7 @@ List Alternatives::negated_keyword(const Data* schema, const std::string& keywor
   if (keyword == "properties") {
     List result;
     for (const auto& [name, property] : *document_.mapping(schema, keyword)) {
-      const Data*& made = invented_[{schema, "!" + name}];
+      const Data*& made = document_.inventions[{schema, "!" + name}];
       if (made == nullptr)
         made = document_.invent(
             Data::Mapping{{"type", "object"},
@@ -369,7 +371,7 @@ List Alternatives::negated_keyword(const Data* schema, const std::string& keywor
     return {other};
   }
   const auto invert = [&](std::uint8_t kind, std::string_view opposite, Data limit) {
-    const Data*& made = invented_[{schema, "~" + keyword}];
+    const Data*& made = document_.inventions[{schema, "~" + keyword}];
     if (made == nullptr)
       made = document_.invent(Data::Mapping{{std::string(opposite), std::move(limit)}}, schema);
     Alternative other = of_types(kind);
@@ -403,6 +405,15 @@ List Alternatives::negated_keyword(const Data* schema, const std::string& keywor
   if (keyword == "$ref") {
     const auto target = document_.text(schema, keyword);
     return negated(document_.resolve(schema, keyword, *target));
+  }
+  if (keyword == "items" && !std::holds_alternative<Data::List>(value.value) &&
+      !Document::has(schema, "prefixItems")) {
+    // Some item does not fit.
+    const Data*& made = document_.inventions[{schema, "!items"}];
+    if (made == nullptr)
+      made = document_.invent(
+          Data::Mapping{{"type", "array"}, {"contains", Data(Data::Mapping{{"not", value}})}}, schema);
+    return expand(made);
   }
   constexpr std::array<std::string_view, 16> kHard{"oneOf",
                                                    "if",

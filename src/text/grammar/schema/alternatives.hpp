@@ -69,7 +69,6 @@ class Alternatives {
   Document& document_;
   Impossible impossible_;
   std::vector<const Data*> expanding_;
-  std::map<std::pair<const Data*, std::string>, const Data*> invented_;
   std::set<const Data*> checked_;
   int depth_ = 0;
 };

@@ -16,6 +16,8 @@ namespace {
 constexpr std::uint32_t kMostRequiredCharacters = 1'000'000;
 /// Alternatives of one schema that are looked at so closely: a bound on the time.
 constexpr int kMostTests = 3000;
+/// Schemas that are built inside of each other.
+constexpr int kMostNested = 400;
 /// How deep values inside of values are looked at to see that nothing fits.
 constexpr int kTestDepth = 3;
 
@@ -72,9 +74,14 @@ Builder::Builder(Store& store, Document& document, const SchemaOptions& options)
       inside_(kEmpty),
       after_comma_(kEmpty),
       after_colon_(kEmpty),
-      open_objects_(options.open_objects) {
+      open_objects_(options.open_objects),
+      declared_order_(options.declared_order) {
   if (!options.white_space) return;
   const Id space = store.byte(' '), line = store.byte('\n');
+  if (options.one_line) {
+    after_comma_ = after_colon_ = store.optional(space);
+    return;
+  }
   const Id indent = store.repeat(store.bytes(ByteSet::one(' ') | ByteSet::one('\t')), 0, 20);
   inside_ = after_comma_ = store.choice({kEmpty, space, store.concat(store.repeat(line, 1, 2), indent)});
   after_colon_ = store.optional(space);
@@ -99,7 +106,11 @@ Id Builder::value(SchemaSet schemas) {
   if (!fresh) return store_.call(it->second);
   const std::uint32_t rule = store_.new_rule(set.empty() ? "any value" : document_.path(set.front()));
   it->second = rule;
+  if (++nesting_ > kMostNested)
+    fail(ErrorCode::unsupported, "{} leads to values that nest deeper than {} levels",
+         document_.path(set.front()), kMostNested);
   store_.set_rule(rule, body(it->first));
+  --nesting_;
   return store_.call(rule);
 }
 
@@ -279,6 +290,11 @@ bool Builder::fits(const Alternative& a, const Data& value) {
 
 Id Builder::number(const Alternative& a, bool with_excluded) {
   std::vector<Id> limits;
+  bool signs = true;  // all limits are ones of the sign
+  const auto limit = [&](Id (&side)(Store&, const Bound&), const Bound& bound) {
+    signs = signs && bound.value.is_zero();
+    limits.push_back(side(store_, bound));
+  };
   const auto numeric = [&](const Data* part, std::string_view keyword) -> const Data* {
     const Data* found = Document::find(part, keyword);
     if (found == nullptr) return nullptr;
@@ -292,21 +308,18 @@ Id Builder::number(const Alternative& a, bool with_excluded) {
       exclusive_minimum = document_.flag(part, "exclusiveMinimum").value_or(false);
       exclusive_maximum = document_.flag(part, "exclusiveMaximum").value_or(false);
     } else {
-      if (const Data* n = numeric(part, "exclusiveMinimum"))
-        limits.push_back(at_least(store_, {Decimal::of(*n), true}));
-      if (const Data* n = numeric(part, "exclusiveMaximum"))
-        limits.push_back(at_most(store_, {Decimal::of(*n), true}));
+      if (const Data* n = numeric(part, "exclusiveMinimum")) limit(at_least, {Decimal::of(*n), true});
+      if (const Data* n = numeric(part, "exclusiveMaximum")) limit(at_most, {Decimal::of(*n), true});
     }
-    if (const Data* n = numeric(part, "minimum"))
-      limits.push_back(at_least(store_, {Decimal::of(*n), exclusive_minimum}));
-    if (const Data* n = numeric(part, "maximum"))
-      limits.push_back(at_most(store_, {Decimal::of(*n), exclusive_maximum}));
+    if (const Data* n = numeric(part, "minimum")) limit(at_least, {Decimal::of(*n), exclusive_minimum});
+    if (const Data* n = numeric(part, "maximum")) limit(at_most, {Decimal::of(*n), exclusive_maximum});
     if (const Data* n = numeric(part, "multipleOf")) {
       const Decimal step = Decimal::of(*n);
       if (step.negative || step.is_zero()) document_.malformed(part, "multipleOf", "is not above 0");
       const std::optional<Id> multiples = multiple_of(store_, step);
       if (!multiples) document_.refuse(part, "multipleOf", "is too fine or too large to be held");
       limits.push_back(*multiples);
+      signs = false;
     }
   }
   if (with_excluded) {
@@ -319,6 +332,7 @@ Id Builder::number(const Alternative& a, bool with_excluded) {
         if (value->value.index() != 2 && value->value.index() != 3) continue;
         const Id zeros = store_.repeat(store_.byte('0'), 0, kUnbounded);
         const bool point = constant_text(*value).find('.') != std::string::npos;
+        signs = false;
         limits.push_back(store_.complement(
             store_.concat(store_.literal(constant_text(*value)),
                           point ? zeros : store_.optional(store_.concat(store_.byte('.'), zeros)))));
@@ -327,13 +341,12 @@ Id Builder::number(const Alternative& a, bool with_excluded) {
   }
   if (a.fraction) {
     if (a.integer) return kNever;
+    signs = false;
     const Id zeros = store_.repeat(store_.byte('0'), 0, kUnbounded);
     limits.push_back(store_.complement(
         store_.concat(any_integer(store_), store_.optional(store_.concat(store_.byte('.'), zeros)))));
   }
-  const Id shape = a.integer        ? any_integer(store_)
-                   : limits.empty() ? any_number(store_)
-                                    : plain_number(store_);
+  const Id shape = a.integer ? any_integer(store_) : signs ? any_number(store_) : plain_number(store_);
   limits.push_back(shape);
   return store_.lexeme(store_.both(std::move(limits)));
 }
@@ -370,7 +383,8 @@ Id Builder::string_content(const Alternative& a) {
     const std::uint32_t low = document_.count(part, "minLength").value_or(0);
     if (low > kMostRequiredCharacters)
       document_.refuse(part, "minLength",
-                       fmt::format("asks for more than {} characters", kMostRequiredCharacters));
+                       fmt::format("asks for more than {} characters", kMostRequiredCharacters),
+                       ErrorCode::invalid_argument);
     least = std::max(least, low);
     most = std::min(most, document_.count(part, "maxLength").value_or(kUnbounded));
     if (Document::has(part, "pattern")) limits.push_back(pattern_of(part, "pattern"));

@@ -66,6 +66,7 @@ class Builder {
   Id other_entries(const Alternative& alternative, const std::vector<Property>& properties);
   Id object(const Alternative& alternative);
   Id chain(const Object& object);
+  Id members(const Object& object);
   Array array_of(const Alternative& alternative);
   Id array(const Alternative& alternative);
   Id containing(const Alternative& alternative, const Array& array, const Data* part);
@@ -80,7 +81,7 @@ class Builder {
   Document& document_;
   Encoder full_, usual_;
   Id inside_, after_comma_, after_colon_;
-  bool open_objects_;
+  bool open_objects_, declared_order_;
   std::map<SchemaSet, std::uint32_t> rules_;
   std::map<SchemaSet, bool> impossible_;
   std::map<std::pair<std::string, std::string>, bool> name_matches_;
@@ -88,6 +89,7 @@ class Builder {
   const SchemaSet* building_ = nullptr;
   int testing_ = 0;  ///< depth of the recursion
   int tests_ = 0;
+  int nesting_ = 0;
 };
 
 /// Whether a regular expression of a store has the text.

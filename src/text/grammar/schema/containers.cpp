@@ -13,7 +13,7 @@ namespace {
 /// Name patterns of one object: every combination of them is a case of its own.
 constexpr std::size_t kMaxNamePatterns = 5;
 /// Values among which a list's items are told apart.
-constexpr std::size_t kMaxDistinct = 6;
+constexpr std::size_t kMaxDistinct = 10'000;
 constexpr std::uint32_t kMostRequiredItems = 100'000;
 constexpr std::size_t kMaxCounted = 200'000;
 /// A new rule after so many properties, so that choices stay short.
@@ -95,7 +95,8 @@ Builder::Object Builder::object_of(const Alternative& a) {
     object.most = std::min(object.most, document_.count(part, "maxProperties").value_or(kUnbounded));
     if (object.least > kMostRequiredItems)
       document_.refuse(part, "minProperties",
-                       fmt::format("asks for more than {} properties", kMostRequiredItems));
+                       fmt::format("asks for more than {} properties", kMostRequiredItems),
+                       ErrorCode::invalid_argument);
   }
   const auto add = [&](const std::string& name) {
     if (!known.insert(name).second) return;
@@ -211,7 +212,23 @@ Id Builder::object(const Alternative& a) {
   }
   const Object object = object_of(a);
   if (object.least > object.most) return kNever;
-  return store_.concat({store_.byte('{'), inside_, chain(object), store_.byte('}')});
+  return store_.concat(
+      {store_.byte('{'), inside_, declared_order_ ? chain(object) : members(object), store_.byte('}')});
+}
+
+Id Builder::members(const Object& object) {
+  Members members;
+  for (const Property& property : object.properties) {
+    const Id rest =
+        impossible(property.schemas) ? kNever : store_.concat(after_colon_, value(property.schemas));
+    members.entries.push_back({'"' + json_escaped(property.name) + "\":", rest, property.required});
+  }
+  members.others = object.others;
+  members.comma = store_.concat(store_.byte(','), after_comma_);
+  members.close = inside_;
+  members.least = object.least;
+  members.most = object.most;
+  return store_.members(std::move(members));
 }
 
 /// The entries from each property on, by the number of those that came before it as far as that matters.
@@ -287,7 +304,8 @@ Builder::Array Builder::array_of(const Alternative& a) {
     array.least = std::max(array.least, document_.count(part, "minItems").value_or(0));
     array.most = std::min(array.most, document_.count(part, "maxItems").value_or(kUnbounded));
     if (array.least > kMostRequiredItems)
-      document_.refuse(part, "minItems", fmt::format("asks for more than {} items", kMostRequiredItems));
+      document_.refuse(part, "minItems", fmt::format("asks for more than {} items", kMostRequiredItems),
+                       ErrorCode::invalid_argument);
   }
   array.first.resize(longest);
   for (const Data* part : a.parts) {
@@ -352,12 +370,17 @@ Id Builder::containing(const Alternative& a, const Array& array, const Data* par
       document_.refuse(other, "contains", "beside another one is not supported");
   if (!array.first.empty() || array.most != kUnbounded || array.least > least)
     document_.refuse(part, "contains", "together with prefixItems, minItems or maxItems is not supported");
-  if (least > kMostRequiredItems) document_.refuse(part, "minContains", "asks for too many items");
+  if (least > kMostRequiredItems)
+    document_.refuse(part, "minContains", "asks for too many items", ErrorCode::invalid_argument);
   if (least > most) return kNever;
   const Data* wanted = document_.child(part, "contains", *Document::find(part, "contains"));
   SchemaSet with = array.rest, without = array.rest;
   with.push_back(wanted);
-  if (most != kUnbounded) without.push_back(document_.invent(Data::Mapping{{"not", *wanted}}, wanted));
+  if (most != kUnbounded) {
+    const Data*& made = document_.inventions[{wanted, "not"}];
+    if (made == nullptr) made = document_.invent(Data::Mapping{{"not", *wanted}}, wanted);
+    without.push_back(made);
+  }
   const Id comma = store_.concat(store_.byte(','), after_comma_);
   const Id yes = value(with), no = value(without);
   // no* (yes no*){least,most}, with commas between; the first item is one or the other.
@@ -382,34 +405,28 @@ Id Builder::distinct(const Array& array, const Data* part) {
   };
   if (!array.first.empty()) refuse();
   Alternatives alternatives(document_, [&](const Alternative& x) { return impossible(x); });
-  std::vector<Id> values;
+  std::set<std::string> values;
   for (const Alternative& x : alternatives.of(array.rest)) {
     const auto list = constants(x);
+    if (!list && (x.types & ~(type::null | type::boolean)) == 0 && x.excluded.empty()) {
+      if (x.types & type::null) values.insert("null");
+      if (x.types & type::boolean) values.insert({"false", "true"});
+      continue;
+    }
     if (!list) refuse();
     for (const Data* value : *list) {
       if (value->value.index() >= 5) refuse();
-      const Id id = store_.literal(constant_text(*value));
-      if (std::find(values.begin(), values.end(), id) == values.end()) values.push_back(id);
+      values.insert(constant_text(*value));
     }
   }
   if (values.size() > kMaxDistinct) refuse();
-  const Id comma = store_.concat(store_.byte(','), after_comma_);
-  // What may follow each set of values that were there, from the full set down.
-  std::vector<Id> after(std::size_t{1} << values.size(), kNever);
-  for (std::size_t set = after.size(); set-- > 0;) {
-    const auto count = static_cast<std::uint32_t>(__builtin_popcountll(set));
-    std::vector<Id> options;
-    if (count >= array.least) options.push_back(count > 0 ? inside_ : kEmpty);
-    if (count < array.most) {
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        const std::size_t more = set | (std::size_t{1} << i);
-        if (more != set)
-          options.push_back(store_.concat({count > 0 ? comma : kEmpty, values[i], after[more]}));
-      }
-    }
-    after[set] = store_.choice(std::move(options));
-  }
-  return store_.concat({store_.byte('['), inside_, after[0], store_.byte(']')});
+  Members members;
+  for (const std::string& text : values) members.entries.push_back({text, kEmpty, false});
+  members.comma = store_.concat(store_.byte(','), after_comma_);
+  members.close = inside_;
+  members.least = array.least;
+  members.most = array.most;
+  return store_.concat({store_.byte('['), inside_, store_.members(std::move(members)), store_.byte(']')});
 }
 
 }  // namespace quipu::text::grammar::schema

@@ -1,5 +1,7 @@
 #include "text/grammar/schema/document.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace quipu::text::grammar::schema {
@@ -45,6 +47,43 @@ std::string escaped(std::string_view name) {
   return out;
 }
 
+/// Takes out what draft 4 does not know: there it means nothing.
+void strip_to_draft4(Data& schema) {
+  auto* mapping = std::get_if<Data::Mapping>(&schema.value);
+  if (mapping == nullptr) return;
+  constexpr std::array<std::string_view, 16> kLater{"const",
+                                                    "contains",
+                                                    "propertyNames",
+                                                    "if",
+                                                    "then",
+                                                    "else",
+                                                    "prefixItems",
+                                                    "dependentRequired",
+                                                    "dependentSchemas",
+                                                    "minContains",
+                                                    "maxContains",
+                                                    "unevaluatedProperties",
+                                                    "unevaluatedItems",
+                                                    "$dynamicRef",
+                                                    "$recursiveRef",
+                                                    "$dynamicAnchor"};
+  std::erase_if(*mapping, [&](const auto& entry) {
+    return std::find(kLater.begin(), kLater.end(), entry.first) != kLater.end();
+  });
+  for (auto& [key, value] : *mapping) {
+    const bool named = key == "properties" || key == "patternProperties" || key == "definitions" ||
+                       key == "$defs" || key == "dependencies";
+    if (key == "enum" || key == "default" || key == "examples") continue;
+    if (auto* inner = std::get_if<Data::Mapping>(&value.value); inner != nullptr && named) {
+      for (auto& [name, child] : *inner) strip_to_draft4(child);
+    } else if (auto* list = std::get_if<Data::List>(&value.value)) {
+      for (Data& child : *list) strip_to_draft4(child);
+    } else {
+      strip_to_draft4(value);
+    }
+  }
+}
+
 /// A reference without its fragment, seen from a document.
 std::string absolute(const std::string& base, const std::string& reference) {
   if (reference.find("://") != std::string::npos || reference.substr(0, 4) == "urn:") return reference;
@@ -63,6 +102,7 @@ Document::Document(Data root, std::string what) : root_(std::move(root)), what_(
     draft4_ = says("draft-04") || says("draft-03");
     old_ = draft4_ || says("draft-06") || says("draft-07");
   }
+  if (draft4_) strip_to_draft4(root_);
   index(root_, "", 0);
 }
 

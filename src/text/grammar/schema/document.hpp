@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,6 +44,9 @@ class Document {
   std::string path(const Data* schema) const;
   /// A schema that does not stand in the document; `like` gives its path.
   const Data* invent(Data schema, const Data* like);
+  /// What was invented for a schema and a purpose, so that it is one schema however often it is needed: only
+  /// then do schemas that refer to themselves come to an end.
+  std::map<std::pair<const Data*, std::string>, const Data*> inventions;
 
   /// Throws `Error` with the path of the keyword.
   [[noreturn]] void refuse(const Data* schema, std::string_view keyword, std::string_view why,

@@ -34,6 +34,11 @@ struct Digits {
   }
   Id fraction(std::uint32_t most) { return store.concat(store.byte('.'), some(1, most)); }
   Id any_fraction() { return store.optional(fraction(kMaxDigits)); }
+  Id exponent() {
+    return store.concat({store.bytes(ByteSet::one('e') | ByteSet::one('E')),
+                         store.optional(store.bytes(ByteSet::one('+') | ByteSet::one('-'))),
+                         store.optional(between('0', '2')), some(1, 2)});
+  }
 };
 
 /// Digits after the point, perhaps none, with a value of at least / at most 0.f.
@@ -135,11 +140,8 @@ Id plain_number(Store& store) {
 
 Id any_number(Store& store) {
   Digits d{store};
-  const Id exponent = store.concat({store.bytes(ByteSet::one('e') | ByteSet::one('E')),
-                                    store.optional(store.bytes(ByteSet::one('+') | ByteSet::one('-'))),
-                                    store.optional(d.between('0', '2')), d.some(1, 2)});
   const Id scientific =
-      store.concat({store.optional(store.byte('-')), d.whole(8), d.any_fraction(), exponent});
+      store.concat({store.optional(store.byte('-')), d.whole(8), d.any_fraction(), d.exponent()});
   return store.choice(plain_number(store), scientific);
 }
 
@@ -147,6 +149,8 @@ Id at_least(Store& store, const Bound& bound) {
   Digits d{store};
   const Id positive = store.concat(d.some(1, kUnbounded),
                                    store.optional(store.concat(store.byte('.'), d.some(0, kUnbounded))));
+  // An exponent does not change a sign.
+  if (bound.value.is_zero()) return store.concat(magnitude(d, bound, true), store.optional(d.exponent()));
   if (!bound.value.negative) return magnitude(d, bound, true);
   return store.choice(positive, store.concat(store.byte('-'), magnitude(d, bound, false)));
 }
@@ -157,8 +161,11 @@ Id at_most(Store& store, const Bound& bound) {
                               store.optional(store.concat(store.byte('.'), d.some(0, kUnbounded))));
   const Id minus = store.byte('-');
   if (bound.value.negative) return store.concat(minus, magnitude(d, bound, true));
-  if (bound.value.is_zero() && bound.exclusive)
-    return store.concat(minus, magnitude(d, {Decimal(), true}, true));
+  if (bound.value.is_zero()) {
+    const Id below = store.concat(minus, bound.exclusive ? magnitude(d, {Decimal(), true}, true) : any);
+    return store.concat(bound.exclusive ? below : store.choice(below, magnitude(d, bound, false)),
+                        store.optional(d.exponent()));
+  }
   return store.choice(store.concat(minus, any), magnitude(d, bound, false));
 }
 
@@ -209,7 +216,7 @@ std::optional<std::string_view> format_pattern(std::string_view name) {
   "|" QUIPU_H16 ":(?::" QUIPU_H16 "){1,6}|:(?::" QUIPU_H16 "){1,7}|::)"
 #define QUIPU_AUTHORITY                                                                        \
   "(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*@)?(?:" QUIPU_ANY_HOST "|\\[" QUIPU_IPV6 \
-  "\\])(?::\\d{1,5})?"
+  "\\]|)(?::\\d{1,5})?"
 #define QUIPU_URI \
   "[A-Za-z][A-Za-z0-9+.-]*:(?://" QUIPU_AUTHORITY QUIPU_PATH "|/?" QUIPU_PCHAR "+" QUIPU_PATH ")" QUIPU_TAIL
 #define QUIPU_POINTER "(?:/(?:[^~/]|~[01])*)*"

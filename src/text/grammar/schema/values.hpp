@@ -35,6 +35,7 @@ Id any_number(Store& store);
 Id any_integer(Store& store);
 /// Numbers as digits, perhaps with a point, without exponent.
 Id plain_number(Store& store);
+/// With any exponent where the bound is zero, else without.
 Id at_least(Store& store, const Bound& bound);
 Id at_most(Store& store, const Bound& bound);
 /// Plain numbers that are multiples of a positive value; nothing when it is too fine or too large to count.
