@@ -14,6 +14,9 @@ double milliseconds(std::chrono::steady_clock::duration d) {
   return std::chrono::duration<double, std::milli>(d).count();
 }
 
+/// With so many tokens left nothing is done about a constrained text's end.
+constexpr std::int64_t kFarFromTheEnd = 4096;
+
 /// Tokens that a shift keeps at the front.
 std::int64_t kept_tokens(const Request& request, std::optional<std::int32_t> bos) {
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
@@ -122,7 +125,26 @@ std::int32_t ActiveRequest::draw(std::span<const float> logits) {
   const auto allowed = matcher_->allowed();
   const std::int32_t token = sampler_.sample(logits, history_, TokenMask(*allowed));
   if (!matcher_->accept(token)) fail(ErrorCode::internal, "token {} was drawn against the constraint", token);
-  return token;
+  // When what is left would not do to complete the text, it goes the shortest way to its end.
+  const std::int64_t left = tokens_left() - 1;
+  if (left >= kFarFromTheEnd || static_cast<std::int64_t>(matcher_->tokens_to_end()) <= left) return token;
+  matcher_->rollback(1);
+  const auto closing = matcher_->closing();
+  const bool any =
+      request_.sampling.logit_bias.empty() &&
+      std::any_of(closing->begin(), closing->end(), [](std::uint64_t word) { return word != 0; });
+  const std::int32_t chosen = any ? sampler_.sample(logits, history_, TokenMask(*closing)) : token;
+  if (!matcher_->accept(chosen))
+    fail(ErrorCode::internal, "token {} was drawn against the constraint", chosen);
+  shortened_ |= chosen != token;
+  return chosen;
+}
+
+std::int64_t ActiveRequest::tokens_left() const {
+  const auto generated = static_cast<std::int64_t>(result_.tokens.size());
+  const std::int64_t room =
+      request_.context_shift ? kFarFromTheEnd + 1 : context_ - static_cast<std::int64_t>(tokens_.size());
+  return request_.max_tokens < 0 ? room : std::min(room, request_.max_tokens - generated);
 }
 
 void ActiveRequest::sample(std::span<const float> logits) {
@@ -166,6 +188,8 @@ void ActiveRequest::sample(std::span<const float> logits) {
       reason = StopReason::context_full;
     }
   }
+  // Complete, but not as it would have been.
+  if (shortened_ && reason == StopReason::end_of_generation) reason = StopReason::max_tokens;
   if (reason != StopReason::none && !stops_.matched()) {
     event.text += stops_.push(decoder_.finish());  // an unfinished character, as U+FFFD
     if (stops_.matched()) reason = StopReason::stop_string;

@@ -70,6 +70,8 @@ class ActiveRequest {
   void sample(std::span<const float> logits);
   /// Draws within the constraint, if there is one; throws `Error`.
   std::int32_t draw(std::span<const float> logits);
+  /// Tokens that may still be drawn.
+  std::int64_t tokens_left() const;
   /// Makes room for one more token: nothing to do, a shift, or false.
   bool make_room();
   void keep_tokens_before_stop();
@@ -90,6 +92,7 @@ class ActiveRequest {
   std::size_t decoded_bytes_ = 0;
   std::int64_t prompt_logits_done_ = 0;
   bool shifted_ = false;
+  bool shortened_ = false;  // the constrained text was led to its end, as the tokens ran out
   Result result_;
   std::optional<Clock::time_point> started_, first_token_;
   Clock::time_point submitted_;

@@ -87,7 +87,8 @@ struct Request {
   std::int64_t keep = 0;            ///< prompt tokens that a shift keeps, a BOS besides; -1: the whole prompt
   /// What the output must obey, made by `Engine::constrain`; none: anything. The generation ends (end of
   /// generation) where the grammar allows nothing more; end tokens are drawn only where the text is complete,
-  /// and always end it, whatever ignore_eos says.
+  /// and always end it, whatever ignore_eos says. Where max_tokens or the context would cut the text, it goes
+  /// the shortest way to its end instead, as far as the grammar tells one; it stops with max_tokens then.
   std::shared_ptr<text::grammar::Constraint> constraint;
   bool reuse_prefix = true;         ///< with EngineOptions::prefix_cache: take what others have computed
   bool want_prompt_logits = false;  ///< call on_prompt_logits for every prompt position (perplexity)

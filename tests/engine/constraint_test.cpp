@@ -61,6 +61,24 @@ TEST(Constraint, AForcedTextEndsByItself) {
   }
 }
 
+TEST(Constraint, ATextThatRunsOutOfTokensIsCompleteAllTheSame) {
+  auto engine = make_engine();
+  const auto constraint = engine.constrain(Grammar::from_json_schema(
+      R"({"type":"object","properties":{"s":{"type":"string","minLength":2},"l":{"type":"array","items":
+          {"type":"string"},"minItems":2}},"required":["s","l"],"additionalProperties":false})"));
+  int shortened = 0;
+  for (std::uint64_t seed = 0; seed < 16; ++seed) {
+    engine::Request request = hot(seed, 40);
+    request.constraint = constraint;
+    const engine::Result result = engine.generate(std::move(request));
+    EXPECT_LE(result.tokens.size(), 40u);
+    const boost::json::object object = boost::json::parse(result.text).as_object();
+    EXPECT_GE(object.at("l").as_array().size(), 2u) << result.text;
+    shortened += result.stop == engine::StopReason::max_tokens ? 1 : 0;
+  }
+  EXPECT_GT(shortened, 8);  // by a model of random weights at this temperature a text would not end
+}
+
 TEST(Constraint, OthersInTheBatchAreUntouched) {
   EngineSettings settings;
   settings.sequences = 3;
