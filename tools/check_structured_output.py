@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Generates under random JSON schemas and validates with an independent validator.
 
-    check_structured_output.py QUIPU MODEL [-n 500] [--seed 1] [--tokens 300] [--temp 1.5]
+    check_structured_output.py URL [-n 500] [--seed 1] [--tokens 200] [--temp 1.5] [--at-once 16]
 
-Needs the Python package jsonschema. Each generation is one `quipu run --json-schema`. A text that was not cut by the
-token limit must parse and be valid; prints one line for each that is not, and a summary. Exit status 1 when there is any.
+Needs the Python package jsonschema, and `quipu serve` at URL. Each generation is a chat completion with `response_format`.
+Every text must parse and be valid, also where the tokens ran out; prints one line for each that is not, and a summary. Exit
+status 1 when there is any.
 """
 import argparse
+import concurrent.futures
 import json
 import random
-import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 import jsonschema
 
@@ -62,41 +65,50 @@ def schema(rng, depth):
     return {"type": "array", "prefixItems": [schema(rng, depth - 1) for _ in range(2)], "items": False, "minItems": 2}
 
 
+def ask(options, i):
+    """The schema of generation i, and its answer."""
+    wanted = schema(random.Random(options.seed * 100003 + i), 3)
+    body = {"messages": [{"role": "user", "content": "Give me an example."}], "temperature": float(options.temp), "seed": i,
+            "max_tokens": options.tokens,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "example", "schema": {"allOf": [wanted]}}}}
+    request = urllib.request.Request(options.url.rstrip("/") + "/v1/chat/completions", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=3600) as reply:
+            choice = json.load(reply)["choices"][0]
+            return wanted, choice["message"]["content"], choice["finish_reason"], None
+    except urllib.error.HTTPError as error:
+        return wanted, None, None, error.read().decode()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("quipu")
-    parser.add_argument("model")
+    parser.add_argument("url")
     parser.add_argument("-n", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--tokens", type=int, default=300)
+    parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--temp", default="1.5")
+    parser.add_argument("--at-once", type=int, default=16)
     options = parser.parse_args()
-    counts = {"valid": 0, "cut": 0, "bad": 0, "refused": 0}
-    for i in range(options.n):
-        rng = random.Random(options.seed * 100003 + i)
-        wanted = schema(rng, 3)
-        run = subprocess.run([options.quipu, "run", "-m", options.model, "-p", "Give me an example.", "--json", "--temp",
-                              options.temp, "--seed", str(i), "-n", str(options.tokens), "-c", "1024", "-t", "1",
-                              "--json-schema", "{\"allOf\": [" + json.dumps(wanted) + "]}"],
-                             capture_output=True, text=True)
-        if run.returncode != 0:
-            counts["refused"] += 1
-            print(f"{i}: {run.stderr.strip()} {json.dumps(wanted)}")
-            continue
-        answer = json.loads(run.stdout)
-        try:
-            value = json.loads(answer["text"])
-            jsonschema.validate(value, wanted, jsonschema.Draft202012Validator,
-                                format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
-            counts["valid"] += 1
-        except (ValueError, jsonschema.ValidationError) as error:
-            if answer["stop"] == "length":
-                counts["cut"] += 1
+    counts = {"valid": 0, "of them led to their end": 0, "cut": 0, "bad": 0, "refused": 0}
+    with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
+        answers = pool.map(lambda i: ask(options, i), range(options.n))
+        for i, (wanted, text, finish, refusal) in enumerate(answers):
+            if refusal is not None:
+                counts["refused"] += 1
+                print(f"{i}: {refusal} {json.dumps(wanted)}")
                 continue
-            counts["bad"] += 1
-            print(f"{i}: {answer['text']!r}: {str(error)[:200]} {json.dumps(wanted)}")
+            try:
+                jsonschema.validate(json.loads(text), wanted, jsonschema.Draft202012Validator,
+                                    format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
+                counts["valid"] += 1
+                counts["of them led to their end"] += finish == "length"
+            except (ValueError, jsonschema.ValidationError) as error:
+                kind = "cut" if finish == "length" and isinstance(error, ValueError) else "bad"
+                counts[kind] += 1
+                print(f"{i}: {kind}: {text!r}: {str(error)[:200]} {json.dumps(wanted)}", flush=True)
     print(", ".join(f"{name} {count}" for name, count in counts.items()), flush=True)
-    sys.exit(1 if counts["bad"] or counts["refused"] else 0)
+    sys.exit(0 if counts["valid"] == options.n else 1)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@
 #include "line_reader.hpp"
 #include "output.hpp"
 #include "session.hpp"
+#include "text/grammar/tool_grammar.hpp"
 
 namespace quipu::app {
 namespace {
@@ -50,9 +51,8 @@ class Chat {
         sampling_(flags.sampling.resolve(session_.model->tokenizer())),
         conversation_(*session_.model, flags.system, read_tools_file(flags.tools)),
         has_marks_(!text::marker_tokens(conversation_.output(), session_.model->tokenizer()).empty()),
+        grammar_(flags.constraint.grammar_asked_for()),
         reader_("> ") {
-    if (const auto grammar = flags.constraint.grammar_asked_for())
-      constraint_ = session_.engine->constrain(*grammar);
     if (flags.verbose || reader_.interactive()) write_stderr(describe(session_));
     if (reader_.interactive()) write_stderr("Type /help for the commands.\n");
   }
@@ -125,6 +125,19 @@ class Chat {
     }
   }
 
+  /// What the answer must obey, after the thought that the prompt has opened, if it has.
+  std::shared_ptr<text::grammar::Constraint> constraint(bool thinks) {
+    if (!grammar_) return nullptr;
+    std::shared_ptr<text::grammar::Constraint>& made = thinks ? constraint_after_thought_ : constraint_;
+    if (made != nullptr) return made;
+    using namespace text::grammar;
+    const auto controls = control_names(conversation_.output(), session_.model->tokenizer());
+    made = session_.engine->constrain(
+        thinks ? after_reasoning(*grammar_, conversation_.output(), Thinking::opened, 0, controls)
+               : *grammar_);
+    return made;
+  }
+
   /// True when the model called tools and has got their results: it is to go on.
   bool answer(std::vector<text::Token> prompt) {
     const std::int64_t context = session_.engine->memory().context;
@@ -134,11 +147,12 @@ class Chat {
       prompt = conversation_.prompt();
     }
     engine::Request request = flags_.generation.request(sampling_);
-    request.constraint = constraint_;
+    const text::OutputOptions options = conversation_.output_options();
+    request.constraint = constraint(options.start == text::OutputStart::reasoning);
     request.prompt = std::move(prompt);
     // Where the marks of calls and reasoning are control tokens, the parser must see those.
     request.special = request.special || has_marks_;
-    text::OutputParser parser(conversation_.shared_output(), conversation_.output_options());
+    text::OutputParser parser(conversation_.shared_output(), options);
     text::ParsedOutput parts;
     std::string read;
     const auto show = [&](const std::vector<text::OutputEvent>& events) {
@@ -216,7 +230,8 @@ class Chat {
   bool has_marks_;  ///< some marks are control tokens
   bool thinking_ = false;
   std::optional<memory::Sequence> memory_;  ///< state of the conversation so far
-  std::shared_ptr<text::grammar::Constraint> constraint_;
+  std::optional<text::grammar::Grammar> grammar_;
+  std::shared_ptr<text::grammar::Constraint> constraint_, constraint_after_thought_;
   LineReader reader_;
 };
 

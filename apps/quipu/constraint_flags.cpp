@@ -23,8 +23,12 @@ std::optional<text::grammar::Grammar> ConstraintFlags::grammar_asked_for() const
   if (!regex.empty()) return Grammar::from_regex(regex);
   if (!grammar.empty())
     return Grammar::from_gbnf(grammar.find("::=") != std::string::npos ? grammar : read_text_file(grammar));
-  if (!json_schema.empty())
-    return Grammar::from_json_schema(json_schema.front() == '{' ? json_schema : read_text_file(json_schema));
+  if (!json_schema.empty()) {
+    text::grammar::SchemaOptions options;
+    options.declared_order = true;
+    return Grammar::from_json_schema(json_schema.front() == '{' ? json_schema : read_text_file(json_schema),
+                                     options);
+  }
   return std::nullopt;
 }
 

@@ -6,7 +6,9 @@
 
 #include "server/models.hpp"
 #include "server/request_fields.hpp"
+#include "server/request_model.hpp"
 #include "text/conversation/chat_format.hpp"
+#include "text/grammar/tool_grammar.hpp"
 
 namespace quipu::server {
 
@@ -25,11 +27,19 @@ text::Prompt make_prompt(const Served& served, const text::Conversation& convers
 /// when none does. Throws a 400 that names the schema's path or the grammar's line.
 std::shared_ptr<text::grammar::Constraint> read_constraint(const Fields& fields, const Served& served);
 
-/// The grammar that holds an answer to calls: of any tool (`name` empty) or of one. Throws a 400: there are
-/// no tools, none of that name, or its parameters cannot be held (tool, path and keyword are named).
-std::shared_ptr<text::grammar::Constraint> call_constraint(const Served& served,
-                                                           const text::Conversation& conversation,
-                                                           const text::Prompt& prompt,
-                                                           const std::string& name, bool parallel);
+/// Which calls an answer may or must have, as a dialect's `tool_choice` says.
+struct CallChoice {
+  text::grammar::ToolChoice choice = text::grammar::ToolChoice::automatic;
+  std::string name = {};  ///< of the named tool
+  bool parallel = true;
+};
+
+/// How the answer to a conversation is read, and one grammar of all that it must obey: thoughts first where
+/// the model has them, of at most `thinking_budget` tokens, then the schema or grammar of the fields, or
+/// calls. Sets `output`, `output_start`, `options.constraint`, `options.shown`, `tools`, `stream_arguments`
+/// and `warnings`. Throws a 400: a bad schema, a call without tools, a named tool or all tools whose
+/// parameters cannot be held (tool, path and keyword are named; one bad tool among others is a warning).
+void hold_answer(GenerationRequest& request, const Fields& fields, const Served& served,
+                 const text::Conversation& conversation, const text::Prompt& prompt, const CallChoice& calls);
 
 }  // namespace quipu::server

@@ -97,6 +97,7 @@ void RunningGeneration::start() {
     options.tools = s_.request.tools;
     options.start = s_.request.output_start;
     options.parse_reasoning = s_.request.parse_reasoning;
+    options.stream_arguments = s_.request.stream_arguments;
     options.id_seed = jobs.back().request.sampling.seed;
     choices_[i].parser.emplace(s_.request.output, options);
   }

@@ -20,11 +20,25 @@ void Served::prepare() {
   }
   if (chat == nullptr) return;
   chat_format = std::make_unique<const text::ChatFormat>(*chat);
+  if (!chat_format->capabilities().renders) {
+    text::Conversation plain;
+    plain.messages = {{"user", "Hello"}};
+    try {
+      chat_format->prompt(plain);
+    } catch (const Error& error) {
+      log::warning("{}: {}; chats are refused, plain completions work", entry.id, error.message());
+    }
+  }
   markers = text::marker_tokens(*chat_format->output(), model().tokenizer());
 }
 
 std::shared_ptr<text::grammar::Constraint> Served::constraint(
     const std::string& key, const std::function<text::grammar::Grammar()>& make) const {
+  return answer_rules(key, [&] { return AnswerRules{service->constrain(make()), {}}; }).constraint;
+}
+
+Served::AnswerRules Served::answer_rules(const std::string& key,
+                                         const std::function<AnswerRules()>& make) const {
   const auto find = [&] {
     return std::find_if(constraints_.begin(), constraints_.end(),
                         [&](const Kept& k) { return k.first == key; });
@@ -36,7 +50,7 @@ std::shared_ptr<text::grammar::Constraint> Served::constraint(
       return constraints_.back().second;
     }
   }
-  auto made = service->constrain(make());
+  AnswerRules made = make();
   const std::lock_guard lock(constraints_mutex_);
   if (find() == constraints_.end()) constraints_.emplace_back(key, made);
   if (constraints_.size() > kKeptConstraints) constraints_.erase(constraints_.begin());

@@ -41,13 +41,20 @@ struct Served {
   const models::Model& model() const { return service->model(); }
   /// What follows from the model itself: the chat format. Called once it is loaded.
   void prepare();
-  /// The grammar that `make` gives over the vocabulary; the last few are kept by their key, so that requests
-  /// of the same form share what was computed for it. Throws what `make` throws.
+  /// What holds an answer.
+  struct AnswerRules {
+    std::shared_ptr<text::grammar::Constraint> constraint;  ///< null: nothing
+    std::vector<std::string> warnings;                      ///< what cannot be held
+  };
+  /// What `make` gives; the last few are kept by their key, so that requests of the same form share what was
+  /// computed for it. Throws what `make` throws.
+  AnswerRules answer_rules(const std::string& key, const std::function<AnswerRules()>& make) const;
+  /// The grammar that `make` gives over the vocabulary, kept likewise.
   std::shared_ptr<text::grammar::Constraint> constraint(
       const std::string& key, const std::function<text::grammar::Grammar()>& make) const;
 
  private:
-  using Kept = std::pair<std::string, std::shared_ptr<text::grammar::Constraint>>;
+  using Kept = std::pair<std::string, AnswerRules>;
   mutable std::mutex constraints_mutex_;
   mutable std::vector<Kept> constraints_;  // guarded; the last used one behind
 };

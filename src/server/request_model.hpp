@@ -34,6 +34,10 @@ struct GenerationRequest {
   text::OutputStart output_start = text::OutputStart::answer;
   std::vector<text::Tool> tools;  ///< that may be called
   bool parse_reasoning = true;
+  /// Arguments of calls are sent as they are generated: a grammar holds them to their form.
+  bool stream_arguments = false;
+  /// What was asked for and cannot be had, for the answer to say.
+  std::vector<std::string> warnings;
 
   std::size_t choices() const { return prompts.size() * static_cast<std::size_t>(n); }
 };

@@ -265,6 +265,130 @@ TEST(OpenAi, WhatIsNoCallIsText) {
     EXPECT_EQ(str(forced(text, kTools).at("choices").at(0).at("message").at("content")), text);
 }
 
+/// With room for the tools' definitions.
+TestServer& roomy() {
+  static TestServer server([] {
+    ServerSettings settings;
+    settings.context = 4096;
+    return settings;
+  }());
+  return server;
+}
+
+std::string tool_named(const std::string& name, const std::string& parameters) {
+  return R"({"type":"function","function":{"name":")" + name + R"(","parameters":)" + parameters + "}}";
+}
+
+std::string asks(const std::string& tools, const std::string& choice, const std::string& more = "") {
+  return R"({"messages":[{"role":"user","content":"x"}],"max_tokens":200,"temperature":1.5,"seed":3,"tools":[)" +
+         tools + R"(],"tool_choice":)" + choice + more + "}";
+}
+
+TEST(OpenAi, RequiredCallsStreamTheirArgumentsAsTheyAreWritten) {
+  const std::string tools = tool_named("f", R"({"type":"object","properties":{"s":{"type":"string",
+      "minLength":10,"maxLength":30},"n":{"type":"integer"}},"required":["s","n"]})");
+  const json::object whole = roomy().post_json(
+      "/v1/chat/completions", asks(tools, R"("required")", R"(,"parallel_tool_calls":false)"));
+  const std::string expected =
+      str(whole.at("choices").at(0).at("message").at("tool_calls").at(0).at("function").at("arguments"));
+  EXPECT_GE(str(json::parse(expected).at("s")).size(), 10u);
+  EXPECT_TRUE(json::parse(expected).at("n").is_number());
+  const HttpReply reply = roomy().post(
+      "/v1/chat/completions", asks(tools, R"("required")", R"(,"parallel_tool_calls":false,"stream":true)"));
+  std::string joined;
+  int pieces = 0, names = 0;
+  for (const json::object& event : events_of(reply.body)) {
+    const json::value* calls = event.at("choices").at(0).at("delta").as_object().if_contains("tool_calls");
+    if (calls == nullptr) continue;
+    const json::object& call = calls->at(0).as_object();
+    EXPECT_EQ(call.contains("id"), names == 0 && pieces == 0);
+    names += call.contains("id") ? 1 : 0;
+    const std::string piece = str(call.at("function").at("arguments"));
+    pieces += piece.empty() ? 0 : 1;
+    joined += piece;
+  }
+  EXPECT_EQ(names, 1);
+  EXPECT_GE(pieces, 5);
+  EXPECT_EQ(joined, expected);
+}
+
+TEST(OpenAi, AToolWithoutParametersIsCalledWithNone) {
+  const std::string tools = tool_named("now", R"({"type":"object","properties":{}})") + "," +
+                            tool_named("f", R"({"type":"object","properties":{"a":{"type":"integer"}},
+                                               "required":["a"]})");
+  for (const char* name : {"now", "f"}) {
+    const json::object answer = roomy().post_json(
+        "/v1/chat/completions",
+        asks(tools, std::string(R"({"type":"function","function":{"name":")") + name + "\"}}"));
+    const json::object& call =
+        answer.at("choices").at(0).at("message").at("tool_calls").at(0).at("function").as_object();
+    EXPECT_EQ(call.at("name"), name);
+    EXPECT_EQ(json::parse(str(call.at("arguments"))).as_object().size(), name[0] == 'n' ? 0u : 1u);
+  }
+  EXPECT_EQ(roomy().post("/v1/chat/completions", asks(tools, R"("auto")")).status, 200);
+}
+
+TEST(OpenAi, ABadToolIsNamedAndTheOthersWork) {
+  std::string tools = tool_named("broken", R"({"type":"object","properties":{"o":{"type":"object",
+      "properties":{"s":{"type":"string","pattern":"(?<=a)b"}}}}})");
+  const std::string alone = tools;
+  for (int i = 0; i < 12; ++i)
+    tools += "," + tool_named("t" + std::to_string(i), R"({"type":"object","properties":{}})");
+  for (const char* choice : {R"("auto")", R"("required")"}) {
+    const json::object answer = roomy().post_json("/v1/chat/completions", asks(tools, choice));
+    const std::string warning = str(answer.at("warnings").at(0));
+    EXPECT_NE(warning.find("\"broken\""), std::string::npos) << warning;
+    EXPECT_NE(warning.find("#/properties/o/properties/s/pattern"), std::string::npos) << warning;
+    EXPECT_EQ(answer.at("warnings").as_array().size(), 1u);
+    if (choice[1] == 'a') continue;
+    const json::value& call = answer.at("choices").at(0).at("message").at("tool_calls").at(0);
+    EXPECT_EQ(str(call.at("function").at("name")).front(), 't');
+  }
+  for (const std::string& request :
+       {asks(alone, R"("required")"), asks(tools, R"({"type":"function","function":{"name":"broken"}})")}) {
+    const HttpReply reply = roomy().post("/v1/chat/completions", request);
+    EXPECT_EQ(reply.status, 400);
+    EXPECT_NE(reply.body.find("#/properties/o/properties/s/pattern"), std::string::npos) << reply.body;
+  }
+}
+
+TEST(OpenAi, ThoughtsComeBeforeTheSchemaWithinTheirBudget) {
+  ServerSettings settings;
+  settings.chat_template =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}";
+  TestServer server(settings);
+  const std::string request =
+      R"({"messages":[{"role":"user","content":"x"}],"max_tokens":120,"temperature":1.5,"seed":2,)"
+      R"("reasoning_budget":12,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":)"
+      R"({"type":"object","properties":{"on":{"type":"boolean"}},"required":["on"],)"
+      R"("additionalProperties":false}}})";
+  const json::object answer = server.post_json("/v1/chat/completions", request + "}");
+  const json::object& message = answer.at("choices").at(0).at("message").as_object();
+  EXPECT_FALSE(str(message.at("reasoning_content")).empty());
+  EXPECT_TRUE(json::parse(str(message.at("content"))).at("on").is_bool()) << str(message.at("content"));
+  // Twelve tokens of thoughts, the mark, and an object of a few.
+  EXPECT_LE(answer.at("usage").at("completion_tokens").as_int64(), 12 + 8 + 60);
+  std::string reasoning, content;
+  for (const json::object& event :
+       events_of(server.post("/v1/chat/completions", request + R"(,"stream":true})").body)) {
+    const json::object& delta = event.at("choices").at(0).at("delta").as_object();
+    if (const json::value* text = delta.if_contains("reasoning_content")) reasoning += str(*text);
+    if (const json::value* text = delta.if_contains("content")) content += str(*text);
+  }
+  EXPECT_EQ(reasoning, str(message.at("reasoning_content")));
+  EXPECT_EQ(content, str(message.at("content")));
+  // The tokens run out in the middle of a thought: the answer is complete all the same.
+  const json::object brief = server.post_json(
+      "/v1/chat/completions",
+      R"({"messages":[{"role":"user","content":"x"}],"max_tokens":40,"temperature":1.5,"seed":2,)"
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object",)"
+      R"("properties":{"on":{"type":"boolean"}},"required":["on"],"additionalProperties":false}}}})");
+  const json::object& choice = brief.at("choices").at(0).as_object();
+  EXPECT_TRUE(json::parse(str(choice.at("message").at("content"))).at("on").is_bool());
+  EXPECT_EQ(choice.at("finish_reason"), "length");
+}
+
 TEST(OpenAi, StopStringsInForcedText) {
   const auto text = [](const std::string& literal, const std::string& stops) {
     const std::string grammar = "root ::= " + json::serialize(json::value(literal));

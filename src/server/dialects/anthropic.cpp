@@ -313,15 +313,16 @@ class MessageAnswer final : public AnswerFormat {
   std::int64_t index_ = 0;
 };
 
-/// The call that tool_choice asks for: the name of a tool, empty for any; nothing where the model is free.
-std::optional<std::string> read_tool_choice(const Fields& fields) {
+CallChoice read_tool_choice(const Fields& fields) {
+  using text::grammar::ToolChoice;
   const json::object* choice = fields.object("tool_choice");
-  if (choice == nullptr) return std::nullopt;
+  if (choice == nullptr) return {};
   const Fields inner(*choice, "tool_choice");
   const std::string type = inner.text("type").value_or(""), name = inner.text("name").value_or("");
-  if (type == "auto" || type == "none") return std::nullopt;
-  if (type == "any") return "";
-  if (type == "tool" && !name.empty()) return name;
+  const bool parallel = !inner.boolean("disable_parallel_tool_use").value_or(false);
+  if (type == "auto" || type == "none") return {ToolChoice::automatic, "", parallel};
+  if (type == "any") return {ToolChoice::required, "", parallel};
+  if (type == "tool" && !name.empty()) return {ToolChoice::named, name, parallel};
   bad_field("tool_choice", "tool_choice.type is \"{}\", expected auto, none, any, or tool with a name",
             printable(type, 40));
 }
@@ -329,22 +330,12 @@ std::optional<std::string> read_tool_choice(const Fields& fields) {
 /// The request but for its limits, and its prompt.
 GenerationRequest read_request(const Fields& fields, const std::shared_ptr<Served>& served) {
   GenerationRequest request;
-  text::Conversation conversation = ConversationReader().read(fields);
+  const text::Conversation conversation = ConversationReader().read(fields);
   const text::Prompt prompt = make_prompt(*served, conversation);
   request.prompts.push_back(text::encode_rendered(served->model().tokenizer(), prompt.rendered));
   request.options = read_generation_fields(fields, *served);
   request.options.stop = read_stop(fields, "stop_sequences");
-  request.options.constraint = read_constraint(fields, *served);
-  request.output = prompt.output;
-  request.output_start = request.options.constraint ? text::OutputStart::content : prompt.start;
-  if (const auto tool = read_tool_choice(fields)) {
-    if (request.options.constraint) bad_field("tool_choice", "a call and a schema cannot both be obeyed");
-    const json::object* choice = fields.object("tool_choice");
-    const bool single = Fields(*choice, "tool_choice").boolean("disable_parallel_tool_use").value_or(false);
-    request.options.constraint = call_constraint(*served, conversation, prompt, *tool, !single);
-  }
-  request.options.shown = served->markers;
-  request.tools = std::move(conversation.tools);
+  hold_answer(request, fields, *served, conversation, prompt, read_tool_choice(fields));
   return request;
 }
 

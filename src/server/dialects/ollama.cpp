@@ -140,7 +140,7 @@ class OllamaAnswer final : public AnswerFormat {
 
 // ---- requests ----
 
-/// Sampling and limits of "options", and "format".
+/// Sampling and limits of "options".
 engine::Request read_options(const Fields& fields, const Served& served) {
   static const json::object kNone;
   const json::object* given = fields.object("options");
@@ -150,9 +150,14 @@ engine::Request read_options(const Fields& fields, const Served& served) {
   if (const auto window = options.integer("num_ctx", 1); window && *window > served.service->memory().context)
     bad_field("options.num_ctx", "options.num_ctx is {}, this server's context holds {} tokens (-c)", *window,
               served.service->memory().context);
-  const json::value* format = fields.find("format");
-  if (format == nullptr || (format->is_string() && format->get_string().empty())) return request;
+  return request;
+}
+
+/// "format" as OpenAI's fields.
+json::object read_format(const Fields& fields) {
   json::object as_openai;
+  const json::value* format = fields.find("format");
+  if (format == nullptr || (format->is_string() && format->get_string().empty())) return as_openai;
   if (format->is_string() && as_text(*format) == "json") {
     as_openai["response_format"] = json::object{{"type", "json_object"}};
   } else if (format->is_object()) {
@@ -161,8 +166,7 @@ engine::Request read_options(const Fields& fields, const Served& served) {
     bad_field("format", "\"format\" is {}, expected \"json\" or a JSON schema",
               printable(json::serialize(*format), 60));
   }
-  request.constraint = read_constraint(Fields(as_openai), served);
-  return request;
+  return as_openai;
 }
 
 void refuse_images(const Fields& fields) {
@@ -179,13 +183,12 @@ std::optional<bool> read_think(const Fields& fields) {
   return fields.boolean("think");
 }
 
-void set_conversation(GenerationRequest& request, text::Conversation conversation, const Served& served) {
+void set_conversation(GenerationRequest& request, const Fields& fields,
+                      const text::Conversation& conversation, const Served& served) {
   const text::Prompt prompt = make_prompt(served, conversation);
   request.prompts.push_back(text::encode_rendered(served.model().tokenizer(), prompt.rendered));
-  request.output = prompt.output;
-  request.output_start = request.options.constraint ? text::OutputStart::content : prompt.start;
-  request.options.shown = served.markers;
-  request.tools = std::move(conversation.tools);
+  const json::object format = read_format(fields);
+  hold_answer(request, Fields(format), served, conversation, prompt, {});
 }
 
 /// An empty request loads the model, and says so.
@@ -220,7 +223,7 @@ void chat(const std::shared_ptr<Call>& call) {
     if (const json::value* tools = fields.find("tools"))
       conversation.tools = text::read_tools(to_template_data(*tools));
     conversation.enable_thinking = read_think(fields);
-    set_conversation(request, std::move(conversation), *served);
+    set_conversation(request, fields, conversation, *served);
     call->generate(served, std::move(request), std::make_unique<OllamaAnswer>(name, true));
   });
 }
@@ -242,6 +245,8 @@ void generate(const std::shared_ptr<Call>& call) {
     request.stream = fields.boolean("stream").value_or(true);
     if (fields.boolean("raw").value_or(false) || served->chat_format == nullptr) {
       request.prompts.push_back(served->model().tokenizer().encode(prompt));
+      const json::object format = read_format(fields);
+      request.options.constraint = read_constraint(Fields(format), *served);
       request.output = std::make_shared<const text::OutputFormat>(text::general_output_format());
       request.parse_reasoning = false;
     } else {
@@ -250,7 +255,7 @@ void generate(const std::shared_ptr<Call>& call) {
         conversation.messages.push_back({"system", *system});
       conversation.messages.push_back({"user", prompt});
       conversation.enable_thinking = read_think(fields);
-      set_conversation(request, std::move(conversation), *served);
+      set_conversation(request, fields, conversation, *served);
     }
     call->generate(served, std::move(request), std::make_unique<OllamaAnswer>(name, false));
   });

@@ -1,6 +1,5 @@
 // POST /v1/chat/completions
 #include <boost/json.hpp>
-#include <optional>
 #include <utility>
 
 #include "server/chat_prompt.hpp"
@@ -44,13 +43,15 @@ json::value logprobs_object(const std::vector<TokenLogprob>& tokens, bool wanted
 
 class ChatAnswer final : public AnswerFormat {
  public:
-  ChatAnswer(std::string model, bool logprobs, bool include_usage, std::size_t choices)
+  ChatAnswer(std::string model, bool logprobs, bool include_usage, const GenerationRequest& request)
       : id_(make_id("chatcmpl-")),
         model_(std::move(model)),
         created_(unix_time()),
         logprobs_(logprobs),
         include_usage_(include_usage),
-        begun_(choices) {}
+        begun_(request.choices()) {
+    for (const std::string& warning : request.warnings) warnings_.emplace_back(warning);
+  }
 
   std::string whole(const std::vector<Outcome>& outcomes, const TotalUsage& usage) override {
     json::array choices;
@@ -65,6 +66,7 @@ class ChatAnswer final : public AnswerFormat {
     json::object object = frame("chat.completion");
     object["choices"] = std::move(choices);
     object["usage"] = usage_object(usage);
+    if (!warnings_.empty()) object["warnings"] = warnings_;
     return json::serialize(object);
   }
 
@@ -155,7 +157,7 @@ class ChatAnswer final : public AnswerFormat {
     object["system_fingerprint"] = "quipu";
     return object;
   }
-  std::string chunk(std::size_t index, json::object delta, json::value logprobs, json::value finish) const {
+  std::string chunk(std::size_t index, json::object delta, json::value logprobs, json::value finish) {
     json::object choice;
     choice["index"] = index;
     choice["delta"] = std::move(delta);
@@ -164,6 +166,7 @@ class ChatAnswer final : public AnswerFormat {
     json::object object = frame("chat.completion.chunk");
     object["choices"] = json::array{std::move(choice)};
     if (include_usage_) object["usage"] = nullptr;
+    if (!warnings_.empty()) object["warnings"] = std::exchange(warnings_, {});
     return event(object);
   }
   /// The role comes once, before anything else of a choice.
@@ -177,21 +180,23 @@ class ChatAnswer final : public AnswerFormat {
   std::int64_t created_;
   bool logprobs_, include_usage_;
   std::vector<bool> begun_;
+  json::array warnings_;  // tools that cannot be held; streams say so once
 };
 
-/// The call that "tool_choice" asks for: the name of a tool, empty for any; nothing where the model is free.
-std::optional<std::string> read_tool_choice(const Fields& fields) {
+CallChoice read_tool_choice(const Fields& fields) {
+  using text::grammar::ToolChoice;
+  const bool parallel = fields.boolean("parallel_tool_calls").value_or(true);
   const json::value* choice = fields.find("tool_choice");
-  if (choice == nullptr) return std::nullopt;
+  if (choice == nullptr) return {ToolChoice::automatic, "", parallel};
   if (choice->is_string()) {
     const std::string_view word = as_text(*choice);
-    if (word == "auto" || word == "none") return std::nullopt;
-    if (word == "required" || word == "any") return "";
+    if (word == "auto" || word == "none") return {ToolChoice::automatic, "", parallel};
+    if (word == "required" || word == "any") return {ToolChoice::required, "", parallel};
   } else if (choice->is_object()) {
     const Fields named(choice->get_object(), "tool_choice");
     if (const json::object* function = named.object("function")) {
       const auto name = Fields(*function, "tool_choice.function").text("name");
-      if (name && !name->empty()) return *name;
+      if (name && !name->empty()) return {ToolChoice::named, *name, parallel};
     }
   }
   bad_field("tool_choice",
@@ -232,25 +237,13 @@ void chat_completions(const std::shared_ptr<Call>& call) {
     const auto top = fields.integer("top_logprobs", 0, kMostTopLogprobs);
     if (top && !logprobs) bad_field("top_logprobs", "\"top_logprobs\" needs \"logprobs\" to be true");
     if (logprobs) request.logprobs = static_cast<std::size_t>(top.value_or(0));
-    text::Conversation conversation = read_conversation(fields);
+    const text::Conversation conversation = read_conversation(fields);
     const text::Prompt prompt = make_prompt(*served, conversation);
     request.prompts.push_back(text::encode_rendered(served->model().tokenizer(), prompt.rendered));
-    request.options.constraint = read_constraint(fields, *served);
-    request.output = prompt.output;
-    request.output_start = prompt.start;
-    // What must be JSON is all answer, even where the template opens a thought.
-    if (request.options.constraint) request.output_start = text::OutputStart::content;
-    if (const auto tool = read_tool_choice(fields)) {
-      if (request.options.constraint)
-        bad_field("tool_choice", "a call and a \"response_format\" cannot both be obeyed: give one of them");
-      request.options.constraint = call_constraint(*served, conversation, prompt, *tool,
-                                                   fields.boolean("parallel_tool_calls").value_or(true));
-    }
-    request.options.shown = served->markers;
-    request.tools = std::move(conversation.tools);
+    hold_answer(request, fields, *served, conversation, prompt, read_tool_choice(fields));
     request.parse_reasoning = fields.text("reasoning_format").value_or("auto") != "none";
-    auto format = std::make_unique<ChatAnswer>(served->entry.id, logprobs, read_include_usage(fields),
-                                               request.choices());
+    auto format =
+        std::make_unique<ChatAnswer>(served->entry.id, logprobs, read_include_usage(fields), request);
     call->generate(served, std::move(request), std::move(format));
   });
 }

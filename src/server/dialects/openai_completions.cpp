@@ -168,8 +168,6 @@ void completions(const std::shared_ptr<Call>& call) {
     const Fields fields(*body);
     if (!fields.text("suffix").value_or("").empty())
       bad_field("suffix", "\"suffix\" is not supported: the model has no fill-in-the-middle tokens");
-    refuse_field(fields, "response_format", "output cannot be constrained");
-    refuse_field(fields, "grammar", "output cannot be constrained");
     GenerationRequest request;
     request.options = read_generation_fields(fields, *served);
     request.options.max_tokens = read_max_tokens(fields, {"max_tokens"}, 16);  // the dialect's default

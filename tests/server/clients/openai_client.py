@@ -1,8 +1,11 @@
 """The `openai` package for Python, unmodified, against the server."""
+import json
 import os
 import unittest
+from typing import Literal, Optional
 
 import openai
+import pydantic
 
 URL, KEY = os.environ["QUIPU_URL"] + "/v1", os.environ["QUIPU_KEY"]
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -69,6 +72,63 @@ class OpenAi(unittest.TestCase):
             final = stream.get_final_completion()
         self.assertEqual(final.choices[0].finish_reason, "tool_calls")
         self.assertEqual(final.choices[0].message.tool_calls[0].function.name, "f")
+
+    def calls_of(self, **ask):
+        """Calls of a whole answer; the same ones streamed, put together as the package's own helper does."""
+        ask = dict(model="tiny", messages=MESSAGES, temperature=1.5, max_tokens=300) | ask
+        whole = self.client.chat.completions.create(**ask).choices[0]
+        names, arguments, finish = {}, {}, None
+        for chunk in self.client.chat.completions.create(**ask, stream=True):
+            for choice in chunk.choices:
+                finish = choice.finish_reason or finish
+                for delta in choice.delta.tool_calls or []:
+                    if delta.id:
+                        self.assertNotIn(delta.index, names)
+                        self.assertEqual(delta.type, "function")
+                        names[delta.index] = delta.function.name
+                    arguments[delta.index] = arguments.get(delta.index, "") + (delta.function.arguments or "")
+        calls = [(c.function.name, c.function.arguments) for c in whole.message.tool_calls or []]
+        self.assertEqual([(names[i], arguments[i]) for i in sorted(names)], calls)
+        self.assertEqual(finish, whole.finish_reason)
+        return [(name, json.loads(text)) for name, text in calls]
+
+    def test_tool_choice(self):
+        other = {"type": "function", "function": {"name": "g", "strict": True, "parameters": {
+            "type": "object", "properties": {"city": {"type": "string", "maxLength": 8}, "on": {"type": "boolean"}},
+            "required": ["city", "on"], "additionalProperties": False}}}
+        none = {"type": "function", "function": {"name": "none", "parameters": {"type": "object", "properties": {}}}}
+        tools = [TOOL, other, none]
+        for seed in range(4):
+            calls = self.calls_of(tools=tools, tool_choice="required", seed=seed)
+            self.assertGreaterEqual(len(calls), 1)
+            for name, arguments in calls:
+                if name == "g":
+                    self.assertEqual(set(arguments), {"city", "on"})
+                self.assertLessEqual(set(arguments), {"f": {"a"}, "g": {"city", "on"}, "none": set()}[name])
+            single = self.calls_of(tools=tools, tool_choice="required", seed=seed, parallel_tool_calls=False)
+            self.assertEqual(len(single), 1)
+            named = self.calls_of(tools=tools, tool_choice={"type": "function", "function": {"name": "g"}}, seed=seed)
+            self.assertEqual([name for name, _ in named], ["g"])
+            self.assertIsInstance(named[0][1]["on"], bool)
+            for name, _ in self.calls_of(tools=tools, tool_choice="auto", seed=seed):
+                self.assertIn(name, ("f", "g", "none"))
+        # Several calls in one answer.
+        text = "".join('<tool_call>{"name": "f", "arguments": {"a": %d}}</tool_call>' % i for i in range(3))
+        several = self.calls_of(tools=tools, extra_body={"grammar": "root ::= " + json.dumps(text)})
+        self.assertEqual(several, [("f", {"a": i}) for i in range(3)])
+        self.assertEqual(self.calls_of(tools=tools, tool_choice="none"), [])
+
+    def test_strict_schema_as_a_class(self):
+        class Person(pydantic.BaseModel):
+            name: str = pydantic.Field(max_length=12)
+            age: int = pydantic.Field(ge=0, le=150)
+            tags: list[Literal["a", "b"]] = pydantic.Field(max_length=3)
+            boss: Optional["Person"]
+
+        for seed in range(4):
+            answer = self.client.chat.completions.parse(
+                model="tiny", messages=MESSAGES, max_tokens=300, seed=seed, temperature=1.5, response_format=Person)
+            self.assertIsInstance(answer.choices[0].message.parsed, Person)
 
     def test_structured_output(self):
         answer = self.client.chat.completions.create(
