@@ -126,6 +126,8 @@ int main(int argc, char** argv) {
       continue;
     }
     compile.push_back(microseconds(begin));
+    if (compile.back() > 100'000 && std::getenv("QUIPU_BENCH_SLOW"))
+      fmt::print(stderr, "{}: {:.0f} us to compile\n", file, compile.back());
     ++counts.taken;
     const json::value* tests = root.as_object().if_contains("tests");
     if (tests == nullptr) continue;

@@ -182,8 +182,15 @@ std::optional<Id> multiple_of(Store& store, const Decimal& value) {
     const auto divisor = static_cast<std::uint32_t>(step / std::gcd<std::uint64_t>(step, unit));
     const Id fraction = f == 0 ? kEmpty : store.concat(store.byte('.'), d.some(f, f));
     const Id shape = store.concat(d.whole(kMaxDigits), fraction);
-    parts.push_back(store.concat(store.optional(store.byte('-')),
-                                 divisor == 1 ? shape : store.both(shape, store.modulo(divisor, 0))));
+    // Zeros behind the last place that counts change nothing.
+    Id zeros = kEmpty;
+    if (f == places) {
+      zeros = store.repeat(store.byte('0'), places == 0 ? 1 : 0, kMaxDigits);
+      if (places == 0) zeros = store.optional(store.concat(store.byte('.'), zeros));
+    }
+    parts.push_back(
+        store.concat({store.optional(store.byte('-')),
+                      divisor == 1 ? shape : store.both(shape, store.modulo(divisor, 0)), zeros}));
   }
   return store.choice(std::move(parts));
 }
