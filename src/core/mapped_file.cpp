@@ -87,6 +87,7 @@ MappedFile::MappedFile(const std::filesystem::path& path, Mode mode) : path_(pat
     fail(number == ENOMEM ? ErrorCode::out_of_memory : ErrorCode::io, "cannot {} \"{}\" ({} bytes): {}",
          map ? "map" : "read", shown, size, std::strerror(number));
   }
+  if (!map) ::madvise(memory, size, MADV_HUGEPAGE);
   data_ = static_cast<const std::byte*>(memory);
   size_ = size;
   mapped_ = map;
