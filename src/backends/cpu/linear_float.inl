@@ -42,16 +42,15 @@ void float_block(const LinearArgs& a, std::size_t n, std::size_t t) {
   V16 acc[rows][tokens];
   for (auto& row : acc)
     for (V16& v : row) v = set1(0);
-  // Short rows end before the hardware prefetcher has caught on: then what comes after these rows is asked
-  // for.
-  const std::size_t ahead = a.row_bytes < 8192 ? rows * a.row_bytes : 2048;
+  // The rows after these, into L2 (see prefetch_group in linear_quant.inl).
+  const std::size_t ahead = rows * a.row_bytes;
   std::size_t k = 0;
   for (; k + 16 <= a.k; k += 16) {
     V16 xv[tokens];
     for (int j = 0; j < tokens; ++j) xv[j] = load(x[j] + k);
     for (int i = 0; i < rows; ++i) {
       const V16 wv = W::at(w[i], k);
-      if constexpr (tokens == 1) prefetch(w[i] + k * W::kBytes + ahead);
+      if constexpr (tokens == 1) prefetch_far(w[i] + k * W::kBytes + ahead);
       for (int j = 0; j < tokens; ++j) acc[i][j] = fma(wv, xv[j], acc[i][j]);
     }
   }

@@ -34,11 +34,6 @@ inline void finish(const LinearArgs& a, std::size_t t, std::size_t n, std::size_
     fg_store_n(out, y, count);
 }
 
-/// Rows shorter than this end before the hardware prefetcher has caught on to a group's parallel streams:
-/// they are asked for in software, near ones into L1 and those kFarBytes ahead into L2. For longer rows that
-/// only costs.
-constexpr std::size_t kStreamBytes = 2048, kFarBytes = 49152;
-
 /// A row of activations in planes, and where its groups' sums stand.
 struct PlanesRow {
   const std::int8_t* q;
@@ -210,19 +205,18 @@ struct Blocks256 {
 
 // ---- both ----
 
-/// Asks for what a group of rows reads next.
+/// Asks for what is read after a group of rows, piece by piece while the group is worked on, into L2: the rows of
+/// a group are parallel streams, which the hardware follows too late, and L1's fill buffers would not hold them.
 template <class B>
-inline void prefetch_group(const std::uint8_t* next, std::size_t group_bytes) {
-  constexpr std::size_t bytes = B::kBytes * kGroup;
-  for (std::size_t i = 0; i < bytes; i += 64) prefetch(next + group_bytes + i);
-  for (std::size_t i = 0; i < bytes; i += 64) prefetch_far(next + kFarBytes + i);
+inline void prefetch_group(const std::uint8_t* at, std::size_t group_bytes) {
+  constexpr std::size_t bytes = B::kBytes * kGroup, margin = 16384;
+  for (std::size_t i = 0; i < bytes; i += 64) prefetch_far(at + group_bytes + margin + i);
 }
 
 template <class B>
 void linear_one_row(const LinearArgs& a) {
   constexpr bool min = B::Format::kMin;
   const std::size_t blocks = a.k / B::kBlock, group_bytes = kGroup * a.row_bytes;
-  const bool ask = a.row_bytes < kStreamBytes;
   const PlanesRow x = planes_row(*a.x, 0);
   for (std::size_t n = a.n_begin; n < a.n_end; n += kGroup) {
     const std::size_t count = a.n_end - n < kGroup ? a.n_end - n : kGroup;
@@ -231,7 +225,7 @@ void linear_one_row(const LinearArgs& a) {
     rows_set(r, base, a.row_bytes, count);
     FG acc = fg_zero(), accm = fg_zero();
     for (std::size_t b = 0; b < blocks; ++b) {
-      if (ask) prefetch_group<B>(base + b * B::kBytes * kGroup, group_bytes);
+      prefetch_group<B>(base + b * B::kBytes * kGroup, group_bytes);
       B::one_row(r, b * B::kBytes, b, x, acc, accm);
     }
     finish(a, 0, n, count, min ? fg_add(acc, accm) : acc);
@@ -242,7 +236,6 @@ void linear_one_row(const LinearArgs& a) {
 template <class B>
 void linear_few_rows(const LinearArgs& a) {
   const std::size_t blocks = a.k / B::kBlock, group_bytes = kGroup * a.row_bytes;
-  const bool ask = a.row_bytes < kStreamBytes;
   PlanesRow x[kWordRows];
   for (std::size_t t = 0; t < a.rows; ++t) x[t] = planes_row(*a.x, t);
   for (std::size_t n = a.n_begin; n < a.n_end; n += kGroup) {
@@ -253,7 +246,7 @@ void linear_few_rows(const LinearArgs& a) {
     FG acc[kWordRows], accm[kWordRows];
     for (std::size_t t = 0; t < a.rows; ++t) acc[t] = accm[t] = fg_zero();
     for (std::size_t b = 0; b < blocks; ++b) {
-      if (ask) prefetch_group<B>(base + b * B::kBytes * kGroup, group_bytes);
+      prefetch_group<B>(base + b * B::kBytes * kGroup, group_bytes);
       B::few_rows(r, b * B::kBytes, b, x, a.rows, acc, accm);
     }
     for (std::size_t t = 0; t < a.rows; ++t)

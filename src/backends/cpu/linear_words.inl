@@ -32,7 +32,7 @@ void unpack_words(const Rows& r, std::size_t row_bytes, std::size_t k0, std::siz
     qput(to + kPairBytes, odd);
   };
   for (std::size_t b = k0 / B::kBlock; b < k1 / B::kBlock; ++b) {
-    if (row_bytes < kStreamBytes) prefetch_group<B>(r.p[0] + b * B::kBytes * kGroup, 2 * kGroup * row_bytes);
+    prefetch_group<B>(r.p[0] + b * B::kBytes * kGroup, 2 * kGroup * row_bytes);
     B::unpack(r, b * B::kBytes, b, put, p.d, p.m);
   }
 }
