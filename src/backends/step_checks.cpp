@@ -16,6 +16,13 @@ void check_tokens(const graph::Graph& graph, const graph::Step& step) {
     if (step.tokens[t] < 0 || step.tokens[t] >= graph.token_limit)
       fail(ErrorCode::invalid_argument, "token {} at row {} is outside the vocabulary of {}", step.tokens[t],
            t, graph.token_limit);
+  if (!step.types.empty() && step.types.size() != step.tokens.size())
+    fail(ErrorCode::invalid_argument, "{} tokens have {} types; expected as many, or none",
+         step.tokens.size(), step.types.size());
+  for (std::size_t t = 0; t < step.types.size(); ++t)
+    if (step.types[t] < 0 || step.types[t] >= graph.type_limit)
+      fail(ErrorCode::invalid_argument, "token type {} at row {} is outside the {} of the model",
+           step.types[t], t, graph.type_limit);
 }
 
 void check_outputs(const graph::Step& step) {
@@ -49,6 +56,10 @@ void check_sequences(const graph::Graph& graph, const graph::Step& step) {
       fail(ErrorCode::invalid_argument,
            "sequence {} reaches position {}, but the model has learned {} positions", s, end - 1,
            graph.position_limit);
+    if (graph.whole_sequences && sequence.first_position != 0)
+      fail(ErrorCode::invalid_argument,
+           "sequence {} begins at position {}, but the model looks at whole sequences: expected 0", s,
+           sequence.first_position);
     const std::uint64_t room = sequence.pages.size() * static_cast<std::uint64_t>(kPagePositions);
     if (graph.kv_layers > 0 && room < static_cast<std::uint64_t>(end))
       fail(ErrorCode::invalid_argument, "sequence {} has {} pages of {} positions, but reaches {} positions",

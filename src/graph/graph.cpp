@@ -19,6 +19,7 @@ struct Description {
 struct Describe {
   Description operator()(const Embed&) const { return {"embed", {}}; }
   Description operator()(const EmbedPositions&) const { return {"embed_positions", {}}; }
+  Description operator()(const EmbedTypes&) const { return {"embed_types", {}}; }
   Description operator()(const RmsNorm& op) const { return {"rms_norm", {op.x}}; }
   Description operator()(const LayerNorm& op) const { return {"layer_norm", {op.x}}; }
   Description operator()(const Linear& op) const { return {"linear", {op.x}}; }
@@ -38,6 +39,7 @@ struct Describe {
   Description operator()(const MoeLinear& op) const { return {"moe_linear", {op.x, op.route}}; }
   Description operator()(const MoeCombine& op) const { return {"moe_combine", {op.x, op.route}}; }
   Description operator()(const GatherOutputs& op) const { return {"gather_outputs", {op.x}}; }
+  Description operator()(const Pool& op) const { return {"pool", {op.x}}; }
 };
 
 }  // namespace
@@ -73,6 +75,13 @@ Value Builder::embed_positions(TensorView weight) {
   return out;
 }
 
+Value Builder::embed_types(TensorView weight) {
+  const std::int64_t rows = weight.rows();
+  const Value out = push(EmbedTypes{std::move(weight)});
+  graph_.type_limit = std::max(graph_.type_limit, rows);
+  return out;
+}
+
 Value Builder::rms_norm(Value x, TensorView weight, float eps) {
   return push(RmsNorm{x, std::move(weight), eps});
 }
@@ -90,7 +99,9 @@ Value Builder::rope(Rope op) { return push(std::move(op)); }
 Value Builder::attention(Attention op) {
   const std::int32_t layer = op.layer;
   const KvShape shape{op.kv_heads, op.head_dim, op.v_dim};
+  const bool causal = op.causal;
   const Value out = push(std::move(op));
+  if (!causal) graph_.whole_sequences = true;
   if (layer >= graph_.kv_layers) {
     graph_.kv_layers = layer + 1;
     graph_.kv_shapes.resize(static_cast<std::size_t>(graph_.kv_layers));
@@ -124,12 +135,19 @@ Value Builder::moe_linear(Value x, Value route, TensorView weight, std::optional
 Value Builder::moe_combine(Value x, Value route) { return push(MoeCombine{x, route}); }
 Value Builder::gather_outputs(Value x) { return push(GatherOutputs{x}); }
 
+Value Builder::pool(Value x, Pool::Kind kind) {
+  const Value out = push(Pool{x, kind});
+  graph_.whole_sequences = true;
+  return out;
+}
+
 Graph Builder::finish(Value output) {
   if (output.id >= graph_.values.size())
     fail(ErrorCode::internal, "the graph's output is value {}, but it has {} values", output.id,
          graph_.values.size());
   if (graph_.values[output.id].rows != Rows::outputs)
-    fail(ErrorCode::internal, "the graph's output has a row per token; gather_outputs must come before it");
+    fail(ErrorCode::internal,
+         "the graph's output has a row per token; gather_outputs or pool must come before it");
   graph_.output = output;
   return std::exchange(graph_, Graph{});
 }

@@ -47,6 +47,11 @@ struct Embed {
 struct EmbedPositions {
   TensorView weight;
 };
+/// out[t] = row types[t] of `weight` (shape [width, types]), decoded to float: which part of a pair of texts
+/// a token belongs to. Source: Devlin et al. 2018 (segment embeddings).
+struct EmbedTypes {
+  TensorView weight;
+};
 /// out = x / sqrt(mean(x^2) + eps) * weight, over groups of `weight.width()` elements when the row is a
 /// multiple of it (per-head norms). A weight of shape [group, groups] gives each group its own. Source: Zhang
 /// & Sennrich 2019.
@@ -82,6 +87,8 @@ struct Rope {
 /// Causal attention over the sequence's cache: stores this step's k and v in cache layer `layer`, then
 /// out[t, h] = sum_i softmax_i(scale * q[t, h] . k_i) v_i over positions i <= position(t) of the same
 /// sequence. q: [tokens, heads * head_dim], k: [tokens, kv_heads * head_dim], v: [tokens, kv_heads * v_dim].
+/// Not causal: over all positions of the sequence, which the step then brings whole; a window reaches
+/// window / 2 positions to either side, and ALiBi counts the distance either way.
 struct Attention {
   Value q, k, v;
   std::int32_t layer;
@@ -91,6 +98,7 @@ struct Attention {
   float soft_cap = 0;               ///< > 0: scores become cap * tanh(score / cap)
   std::optional<TensorView> sinks;  ///< [heads] logits that join the softmax without a value
   float alibi_max_bias = 0;         ///< > 0: ALiBi slopes as in Press et al. 2021
+  bool causal = true;
 };
 /// out = activation(gate) * (up + up_shift); limit > 0 first clamps gate to at most limit and up to [-limit,
 /// limit] (gpt-oss).
@@ -182,9 +190,16 @@ struct GatherOutputs {
   Value x;
 };
 
-using Op = std::variant<Embed, EmbedPositions, RmsNorm, LayerNorm, Linear, Rope, Attention, Glu, Activate,
-                        Xielu, PositionTemperature, Add, Mul, Scale, Slice, Concat, HeadLinear, MoeRoute,
-                        MoeLinear, MoeCombine, GatherOutputs>;
+/// One row an output, of the rows of its sequence up to the output's own: their mean, or the first of them.
+struct Pool {
+  enum class Kind : std::uint8_t { mean, first };
+  Value x;
+  Kind kind;
+};
+
+using Op = std::variant<Embed, EmbedPositions, EmbedTypes, RmsNorm, LayerNorm, Linear, Rope, Attention, Glu,
+                        Activate, Xielu, PositionTemperature, Add, Mul, Scale, Slice, Concat, HeadLinear,
+                        MoeRoute, MoeLinear, MoeCombine, GatherOutputs, Pool>;
 
 /// "linear", "rms_norm"…: for messages and profiles.
 std::string_view op_name(const Op& op);
@@ -211,6 +226,9 @@ struct Graph {
   std::vector<KvShape> kv_shapes;        ///< [kv_layers]
   std::int64_t token_limit = INT32_MAX;  ///< tokens of a step are below this: rows of the smallest embedding
   std::int64_t position_limit = INT32_MAX;  ///< positions likewise: rows of learned positions
+  std::int64_t type_limit = 1;              ///< token types likewise; 1: none but 0
+  bool whole_sequences =
+      false;  ///< an op looks at all of a sequence: a step brings it from its first token on
   const ValueInfo& value(Value v) const { return values[v.id]; }
 };
 
@@ -223,6 +241,7 @@ class Builder {
 
   Value embed(TensorView weight);
   Value embed_positions(TensorView weight);
+  Value embed_types(TensorView weight);
   Value rms_norm(Value x, TensorView weight, float eps);
   Value layer_norm(Value x, TensorView weight, std::optional<TensorView> bias, float eps);
   Value linear(Value x, TensorView weight, std::optional<TensorView> bias = std::nullopt);
@@ -242,6 +261,7 @@ class Builder {
   Value moe_linear(Value x, Value route, TensorView weight, std::optional<TensorView> bias = std::nullopt);
   Value moe_combine(Value x, Value route);
   Value gather_outputs(Value x);
+  Value pool(Value x, Pool::Kind kind);
   /// Rows and width of a value added so far.
   const ValueInfo& info(Value v) const { return graph_.value(v); }
   /// Ends the graph; `output` must have Rows::outputs.

@@ -33,6 +33,11 @@ class ShapeRule {
     return {Rows::tokens, op.weight.width()};
   }
 
+  ValueInfo operator()(const EmbedTypes& op) const {
+    check_matrix(op.weight);
+    return {Rows::tokens, op.weight.width()};
+  }
+
   ValueInfo operator()(const RmsNorm& op) const { return norm(op.x, op.weight, std::nullopt, op.eps); }
   ValueInfo operator()(const LayerNorm& op) const { return norm(op.x, op.weight, op.bias, op.eps); }
 
@@ -172,6 +177,7 @@ class ShapeRule {
   }
 
   ValueInfo operator()(const GatherOutputs& op) const { return {Rows::outputs, tokens(op.x).width}; }
+  ValueInfo operator()(const Pool& op) const { return {Rows::outputs, tokens(op.x).width}; }
 
  private:
   ValueInfo info(Value v) const {

@@ -45,6 +45,7 @@ struct Step {
   std::span<const KvLayer> kv;                 ///< [graph.kv_layers]
   std::span<const std::uint32_t> output_rows;  ///< rows whose output is wanted, ascending
   float* outputs = nullptr;                    ///< [output_rows.size(), width of graph.output]
+  std::span<const std::int32_t> types = {};    ///< [rows] token types (graph::EmbedTypes); empty: all 0
 };
 
 }  // namespace quipu::graph

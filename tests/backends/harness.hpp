@@ -41,7 +41,8 @@ struct Table {
 };
 Table random_table(std::int64_t rows, std::int64_t width, std::uint64_t seed);
 
-/// What to compute: `build` makes the op from the embedded inputs and returns a value with a row per token.
+/// What to compute: `build` makes the op from the embedded inputs and returns a value with a row per token
+/// (or per output).
 struct OpCase {
   std::vector<Table> inputs;
   std::function<graph::Value(graph::Builder&, std::span<const graph::Value>)> build;

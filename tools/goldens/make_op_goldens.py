@@ -160,7 +160,7 @@ def slopes(heads, max_bias):
     return np.array(of_power(power, max_bias) + of_power(2 * power, max_bias)[0::2][:heads - power])
 
 
-def attend(q, k, v, scale, window=0, soft_cap=0.0, alibi=0.0, sinks=None):
+def attend(q, k, v, scale, window=0, soft_cap=0.0, alibi=0.0, sinks=None, causal=True):
     """q: [n, heads, d]; k: [n, kv_heads, d]; v: [n, kv_heads, dv]; full scores, then mask."""
     n, heads, _ = q.shape
     group = heads // k.shape[1]
@@ -170,8 +170,11 @@ def attend(q, k, v, scale, window=0, soft_cap=0.0, alibi=0.0, sinks=None):
         scores = soft_cap * np.tanh(scores / soft_cap)
     i, j = np.arange(n)[:, None], np.arange(n)[None, :]
     if alibi:
-        scores = scores - slopes(heads, alibi)[:, None, None] * (i - j)
-    hidden = (j > i) | ((i - j >= window) if window else False)
+        scores = scores - slopes(heads, alibi)[:, None, None] * abs(i - j)
+    if causal:
+        hidden = (j > i) | ((i - j >= window) if window else False)
+    else:
+        hidden = (abs(i - j) > window // 2) if window else (i < 0)
     scores = np.where(hidden, -np.inf, scores)
     if sinks is not None:
         scores = np.concatenate([scores, np.broadcast_to(sinks.astype(f64)[:, None, None], (heads, n, 1))], axis=2)
@@ -332,6 +335,39 @@ x, w = normal(5, 3 * 8), normal(3, 6, 8)
 put("head_linear.x", x)
 put("head_linear.weight", w)
 result("head_linear", np.einsum("thk,hnk->thn", x.reshape(5, 3, 8).astype(f64), w).reshape(5, -1))
+
+# ---- encoders: attention over whole sequences, pooling ----
+
+WHOLE = {  # positions, heads, kv_heads, head_dim, options
+    "plain": (70, 4, 2, 16, {}),
+    "one_token": (1, 2, 1, 8, {}),
+    "window": (150, 2, 1, 8, dict(window=66)),
+    "odd_window": (40, 2, 1, 8, dict(window=7)),
+    "alibi": (70, 4, 4, 8, dict(alibi=8.0)),
+    "all": (140, 6, 2, 12, dict(window=100, soft_cap=3.0, alibi=8.0, sinks=True)),
+}
+for name, (n, heads, kv_heads, d, options) in WHOLE.items():
+    q, k, v = normal(n, heads, d, scale=2), normal(n, kv_heads, d), normal(n, kv_heads, d)
+    scale = np.float32(1 / math.sqrt(d))
+    sinks = normal(heads, scale=2) if options.get("sinks") else None
+    numbers = {key: options.get(key, 0) for key in ("window", "soft_cap", "alibi")}
+    result(f"whole.{name}", attend(q, k.astype(f64), v.astype(f64), f64(scale), sinks=sinks, causal=False,
+                                   **numbers).reshape(n, -1))
+    for part, array in dict(q=q, k=k, v=v).items():
+        put(f"whole.{name}.{part}", array.reshape(n, -1))
+    if sinks is not None:
+        put(f"whole.{name}.sinks", sinks)
+    for key, value in dict(heads=heads, kv_heads=kv_heads, head_dim=d, window=numbers["window"]).items():
+        writer.add_uint32(f"whole.{name}.{key}", value)
+    for key, value in dict(scale=scale, soft_cap=numbers["soft_cap"], alibi=numbers["alibi"]).items():
+        writer.add_float32(f"whole.{name}.{key}", float(value))
+writer.add_array("whole.cases", list(WHOLE))
+
+x = normal(9, 20, scale=3)  # sequences of 1, 5 and 3 rows
+put("pool.x", x)
+parts = [x[0:1].astype(f64), x[1:6].astype(f64), x[6:9].astype(f64)]
+result("pool.mean", np.stack([part.mean(axis=0) for part in parts]))
+result("pool.first", np.stack([part[0] for part in parts]))
 
 writer.write_header_to_file()
 writer.write_kv_data_to_file()

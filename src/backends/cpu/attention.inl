@@ -33,8 +33,11 @@ class SpanWalk {
                 [&](std::size_t i, std::size_t m) { store(queries_ + r * d_ + i, load_part(q + i, m)); });
       reset(all(r), v_);
     }
+    const bool causal = a_.end == 0;
+    back_ = causal ? a_.window - 1 : a_.window / 2;
     last_ = a_.first_position + static_cast<std::int64_t>(a_.tokens) - 1;
-    lowest_ = a_.window > 0 && a_.first_position >= a_.window ? a_.first_position - a_.window + 1 : 0;
+    if (!causal) last_ = a_.window > 0 && last_ + back_ < a_.end ? last_ + back_ : a_.end - 1;
+    lowest_ = a_.window > 0 && a_.first_position > back_ ? a_.first_position - back_ : 0;
     std::int64_t chunk = lowest_ / kChunk;
     if (a_.chunk_begin > chunk) chunk = a_.chunk_begin;
     for (; chunk < a_.chunk_end && chunk * kChunk <= last_; ++chunk) {
@@ -87,12 +90,13 @@ class SpanWalk {
       int count = 0;
       for (; r < rows_ && count < kSharedRows; ++r) {
         const std::int64_t position = a_.first_position + static_cast<std::int64_t>(r / a_.group);
-        const std::int64_t first = a_.window > 0 ? position - a_.window + 1 - start : 0;
+        const std::int64_t first = a_.window > 0 ? position - back_ - start : 0;
+        const std::int64_t seen = a_.end == 0 ? position : a_.window > 0 ? position + back_ : last_;
         const std::size_t lo =
             first > static_cast<std::int64_t>(from) ? static_cast<std::size_t>(first) : from;
         const std::size_t hi =
-            position - start + 1 < static_cast<std::int64_t>(to)
-                ? static_cast<std::size_t>(position - start + 1 > 0 ? position - start + 1 : 0)
+            seen - start + 1 < static_cast<std::int64_t>(to)
+                ? static_cast<std::size_t>(seen - start + 1 > 0 ? seen - start + 1 : 0)
                 : to;
         if (count > 0 && (lo != s.lo || hi != s.hi)) break;
         if (lo >= hi) continue;
@@ -120,6 +124,7 @@ class SpanWalk {
   std::size_t d_, v_, rows_;
   bool in_place_ = false;
   std::int64_t last_ = 0, lowest_ = 0;
+  std::int64_t back_ = 0;  ///< how far a window reaches back, and ahead where rows see what follows them
   float *keys_, *values_, *queries_, *part_values_, *part_tops_, *all_values_, *all_tops_;
 };
 

@@ -77,7 +77,11 @@ inline V16 scores16(const SpanArgs& a, const SpanRow& row, std::size_t j, V16 pr
   if (a.soft_cap > 0) s = set1(a.soft_cap) * tanh(s / set1(a.soft_cap));
   constexpr float index[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const V16 lane = load(index) + set1(static_cast<float>(j));
-  if (row.slope != 0) s = fma(set1(row.slope), lane + set1(row.distance), s);
+  if (row.slope != 0) {
+    // Minus the distance, whichever side it lies on.
+    const V16 ahead = lane + set1(row.distance);
+    s = fma(set1(row.slope), select_less(set1(0), ahead, set1(0) - ahead, ahead), s);
+  }
   const V16 none = set1(-__builtin_inff());
   if (a.lo > j) s = select_less(lane, set1(static_cast<float>(a.lo)), none, s);
   if (a.hi < j + 16) s = select_less(lane, set1(static_cast<float>(a.hi)), s, none);

@@ -30,21 +30,6 @@ FloatWeight float_weight(const TensorView& tensor) {
   return w;
 }
 
-/// Slopes of ALiBi, Press et al. 2021; the missing heads of a count that is no power of two come from every
-/// other slope of twice as many.
-std::vector<float> alibi_slopes(std::int64_t heads, float max_bias) {
-  std::vector<float> slopes;
-  if (max_bias <= 0) return slopes;
-  std::int64_t power = 1;
-  while (power * 2 <= heads) power *= 2;
-  for (std::int64_t h = 0; h < heads; ++h) {
-    const double step = h < power ? static_cast<double>(h + 1) / static_cast<double>(power)
-                                  : static_cast<double>(2 * (h - power) + 1) / static_cast<double>(2 * power);
-    slopes.push_back(static_cast<float>(std::exp2(-static_cast<double>(max_bias) * step)));
-  }
-  return slopes;
-}
-
 bool overlap(std::size_t a_begin, std::size_t a_end, std::size_t b_begin, std::size_t b_end) {
   return a_begin < b_end && b_begin < a_end;
 }
@@ -168,12 +153,13 @@ class Schedule {
 
   // ---- ops ----
 
-  void add(const graph::Embed& op, Value out) { add_embed(op.weight, out, false); }
-  void add(const graph::EmbedPositions& op, Value out) { add_embed(op.weight, out, true); }
-  void add_embed(const TensorView& weight, Value out, bool positions) {
+  void add(const graph::Embed& op, Value out) { add_embed(op.weight, out, EmbedStep::By::token); }
+  void add(const graph::EmbedPositions& op, Value out) { add_embed(op.weight, out, EmbedStep::By::position); }
+  void add(const graph::EmbedTypes& op, Value out) { add_embed(op.weight, out, EmbedStep::By::type); }
+  void add_embed(const TensorView& weight, Value out, EmbedStep::By by) {
     auto& s = push<EmbedStep>();
     s.weight = weight;
-    s.positions = positions;
+    s.by = by;
     s.out = at(out);
     s.cut = row_cut(Rows::tokens);
     s.accesses = {access(out, true, s.cut)};
@@ -365,6 +351,7 @@ class Schedule {
     s.scale = op.scale;
     s.soft_cap = op.soft_cap;
     s.window = op.window;
+    s.causal = op.causal;
     if (op.sinks) s.sinks = float_weight(*op.sinks);
     s.slopes = alibi_slopes(op.heads, op.alibi_max_bias);
     s.work = private_.work;
@@ -503,6 +490,15 @@ class Schedule {
     auto& s = push<GatherStep>();
     s.x = at(op.x);
     s.out = at(out);
+    s.cut = row_cut(Rows::outputs);
+    s.accesses = {access(op.x, false, Cut{}), access(out, true, s.cut)};
+  }
+
+  void add(const graph::Pool& op, Value out) {
+    auto& s = push<PoolStep>();
+    s.x = at(op.x);
+    s.out = at(out);
+    s.kind = op.kind;
     s.cut = row_cut(Rows::outputs);
     s.accesses = {access(op.x, false, Cut{}), access(out, true, s.cut)};
   }

@@ -81,6 +81,8 @@ struct AttentionArgs {
   const std::uint32_t* pages = nullptr;
   float scale = 1, soft_cap = 0;
   std::int64_t window = 0;
+  std::int64_t end =
+      0;  ///< > 0: not causal, every row sees the positions below it (within window / 2 of its own)
   const float* sinks = nullptr;   ///< [group] or null
   const float* slopes = nullptr;  ///< [group] or null
   /// Chunks of 512 positions to walk: all of them into `out`, or one into `partial`.

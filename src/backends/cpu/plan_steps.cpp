@@ -80,10 +80,13 @@ void EmbedStep::run(const RunContext& c, int thread) {
   const Range r = row_share(c, cut, c.tokens, thread);
   const auto decode = info(weight.dtype).decode;
   const std::size_t bytes = weight.row_bytes();
-  for (std::size_t t = r.begin; t < r.end; ++t)
-    decode(
-        weight.data + static_cast<std::size_t>(positions ? c.places[t].position : c.step->tokens[t]) * bytes,
-        out.row(c, t), out.width);
+  for (std::size_t t = r.begin; t < r.end; ++t) {
+    const std::int32_t row = by == By::token         ? c.step->tokens[t]
+                             : by == By::position    ? c.places[t].position
+                             : c.step->types.empty() ? 0
+                                                     : c.step->types[t];
+    decode(weight.data + static_cast<std::size_t>(row) * bytes, out.row(c, t), out.width);
+  }
 }
 
 void NormStep::run(const RunContext& c, int thread) {
@@ -279,7 +282,9 @@ void AttendStep::run_units(const RunContext& c, int thread) {
       part.first_position = s.first_position + static_cast<std::int32_t>(block * query_tokens);
       part.rows =
           static_cast<std::uint32_t>(std::min<std::size_t>(query_tokens, s.rows - block * query_tokens));
-      k->attention(args(c, part, index % kv_heads, 0, heads / kv_heads, thread));
+      AttentionArgs a = args(c, part, index % kv_heads, 0, heads / kv_heads, thread);
+      if (!causal) a.end = std::int64_t{s.first_position} + s.rows;
+      k->attention(a);
       mine = next_unit->fetch_add(1, std::memory_order_relaxed);
     }
     unit += units;
@@ -362,6 +367,19 @@ void GatherStep::run(const RunContext& c, int thread) {
   const Range r = row_share(c, cut, c.outputs, thread);
   for (std::size_t t = r.begin; t < r.end; ++t)
     std::memcpy(out.row(c, t), x.row(c, c.step->output_rows[t]), out.width * sizeof(float));
+}
+
+void PoolStep::run(const RunContext& c, int thread) {
+  const Range r = row_share(c, cut, c.outputs, thread);
+  for (std::size_t t = r.begin; t < r.end; ++t) {
+    const std::size_t last = c.step->output_rows[t];
+    const std::size_t first = c.step->sequences[c.places[last].sequence].first_row;
+    float* to = out.row(c, t);
+    std::memcpy(to, x.row(c, first), out.width * sizeof(float));
+    if (kind == graph::Pool::Kind::first) continue;
+    for (std::size_t row = first + 1; row <= last; ++row) k->add(to, x.row(c, row), to, out.width);
+    k->scale(to, 1.0f / static_cast<float>(last - first + 1), to, out.width);
+  }
 }
 
 }  // namespace quipu::backends::cpu

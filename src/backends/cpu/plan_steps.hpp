@@ -12,7 +12,7 @@ struct StepBase : PlanStep {
 
 struct EmbedStep final : StepBase {
   TensorView weight;
-  bool positions = false;  ///< rows by position instead of by token
+  enum class By : std::uint8_t { token, position, type } by = By::token;  ///< what numbers the weight's rows
   ValueAt out;
   Cut cut;
   void run(const RunContext& c, int thread) override;
@@ -100,6 +100,7 @@ struct AttendStep final : StepBase {
   std::size_t layer = 0, heads = 0, kv_heads = 0, head_dim = 0, v_dim = 0;
   float scale = 1, soft_cap = 0;
   std::int64_t window = 0;
+  bool causal = true;
   FloatWeight sinks;
   std::vector<float> slopes;
   PrivateAt work;
@@ -151,6 +152,13 @@ struct CopyStep final : StepBase {
 
 struct GatherStep final : StepBase {
   ValueAt x, out;
+  Cut cut;
+  void run(const RunContext& c, int thread) override;
+};
+
+struct PoolStep final : StepBase {
+  ValueAt x, out;
+  graph::Pool::Kind kind = graph::Pool::Kind::mean;
   Cut cut;
   void run(const RunContext& c, int thread) override;
 };

@@ -120,7 +120,7 @@ class Attend {
       dot += static_cast<double>(q[i]) * static_cast<double>(k[i]);
     double s = dot * op_.scale;
     if (op_.soft_cap > 0) s = op_.soft_cap * std::tanh(s / op_.soft_cap);
-    return s - slopes_[static_cast<std::size_t>(head)] * static_cast<double>(distance);
+    return s - slopes_[static_cast<std::size_t>(head)] * std::abs(static_cast<double>(distance));
   }
 
   /// Each stored key and value is decoded once and shown to every row and head that may see it.
@@ -139,7 +139,11 @@ class Attend {
             sinks_.empty() ? std::nullopt
                            : std::optional<double>(sinks_[static_cast<std::size_t>(kv_head * group_ + m)]));
 
-    const std::int64_t begin = op_.window > 0 ? std::max<std::int64_t>(0, first - op_.window + 1) : 0;
+    // How far a row looks back and ahead.
+    constexpr std::int64_t kAll = std::numeric_limits<std::int32_t>::max();
+    const std::int64_t back = op_.window == 0 ? kAll : op_.causal ? op_.window - 1 : op_.window / 2;
+    const std::int64_t ahead = op_.causal ? 0 : back;
+    const std::int64_t begin = std::max<std::int64_t>(0, first - back);
     for (std::int64_t position = begin; position < first + rows; ++position) {
       info(layer.k_dtype)
           .decode(cache_row(layer.k, layer.k_page_bytes, layer.k_dtype, op_.head_dim, sequence, kv_head,
@@ -149,9 +153,9 @@ class Attend {
           .decode(
               cache_row(layer.v, layer.v_page_bytes, layer.v_dtype, op_.v_dim, sequence, kv_head, position),
               v, static_cast<std::size_t>(op_.v_dim));
-      for (std::int64_t r = std::max<std::int64_t>(0, position - first); r < rows; ++r) {
+      for (std::int64_t r = std::max<std::int64_t>(0, position - first - ahead); r < rows; ++r) {
         const std::int64_t distance = first + r - position;
-        if (op_.window > 0 && distance >= op_.window) break;
+        if (distance > back) break;
         for (std::int64_t m = 0; m < group_; ++m) {
           const std::int64_t head = kv_head * group_ + m;
           const float* q = c.row(op_.q, sequence.first_row + r) + head * op_.head_dim;

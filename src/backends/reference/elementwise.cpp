@@ -134,4 +134,26 @@ Kernel make_kernel(const graph::GatherOutputs& op, const Target& target) {
   }};
 }
 
+Kernel make_kernel(const graph::Pool& op, const Target& target) {
+  return {[op, target](const Context& c) {
+    const std::int64_t width = c.width(op.x);
+    for (std::size_t i = 0; i < c.step.output_rows.size(); ++i) {
+      const std::int64_t last = c.step.output_rows[i];
+      std::int64_t first = 0;
+      for (const graph::SequenceRows& sequence : c.step.sequences)
+        if (sequence.rows > 0 && sequence.first_row <= last) first = sequence.first_row;
+      float* out = c.row(target.out, static_cast<std::int64_t>(i));
+      if (op.kind == graph::Pool::Kind::first) {
+        std::copy_n(c.row(op.x, first), width, out);
+        continue;
+      }
+      for (std::int64_t e = 0; e < width; ++e) {
+        double sum = 0;
+        for (std::int64_t row = first; row <= last; ++row) sum += c.row(op.x, row)[e];
+        out[e] = static_cast<float>(sum / static_cast<double>(last - first + 1));
+      }
+    }
+  }};
+}
+
 }  // namespace quipu::backends::reference

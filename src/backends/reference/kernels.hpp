@@ -44,6 +44,7 @@ struct Target {
 
 Kernel make_kernel(const graph::Embed& op, const Target& target);
 Kernel make_kernel(const graph::EmbedPositions& op, const Target& target);
+Kernel make_kernel(const graph::EmbedTypes& op, const Target& target);
 Kernel make_kernel(const graph::RmsNorm& op, const Target& target);
 Kernel make_kernel(const graph::LayerNorm& op, const Target& target);
 Kernel make_kernel(const graph::Linear& op, const Target& target);
@@ -63,6 +64,7 @@ Kernel make_kernel(const graph::MoeRoute& op, const Target& target);
 Kernel make_kernel(const graph::MoeLinear& op, const Target& target);
 Kernel make_kernel(const graph::MoeCombine& op, const Target& target);
 Kernel make_kernel(const graph::GatherOutputs& op, const Target& target);
+Kernel make_kernel(const graph::Pool& op, const Target& target);
 
 /// Sum of x[i] * w[i] in double.
 double dot(const float* x, const float* w, std::size_t n);

@@ -43,6 +43,18 @@ Kernel make_kernel(const graph::EmbedPositions& op, const Target& target) {
   }};
 }
 
+Kernel make_kernel(const graph::EmbedTypes& op, const Target& target) {
+  return {[op, target](const Context& c) {
+    for (std::size_t t = 0; t < c.step.tokens.size(); ++t) {
+      const auto type = static_cast<std::size_t>(c.step.types.empty() ? 0 : c.step.types[t]);
+      info(op.weight.dtype)
+          .decode(op.weight.data + type * op.weight.row_bytes(),
+                  c.row(target.out, static_cast<std::int64_t>(t)),
+                  static_cast<std::size_t>(op.weight.width()));
+    }
+  }};
+}
+
 Kernel make_kernel(const graph::Linear& op, const Target& target) {
   const auto k = static_cast<std::size_t>(op.weight.width());
   return {[op, target, k, bias = decode(op.bias, op.weight.rows())](const Context& c) {
