@@ -58,7 +58,6 @@ void add_general(const fs::path& folder, const Family& family, gguf::Metadata& m
 /// `pooling_type` from the modules of a sentence-transformers folder.
 void add_pooling(const fs::path& folder, Job& job) {
   constexpr std::uint32_t mean = 1, cls = 2, last = 3;
-  std::error_code error;
   for (const char* name : {"1_Pooling", "pooling"}) {
     const auto pooling = JsonFile::try_open(folder / name / "config.json");
     if (!pooling) continue;
@@ -70,6 +69,57 @@ void add_pooling(const fs::path& folder, Job& job) {
     if (mode == "cls") return job.set_count("pooling_type", cls);
     if (mode == "lasttoken") return job.set_count("pooling_type", last);
     job.warn(printable(pooling->name(), 1000) + ": no pooling that GGUF has a number for (mean, cls, last)");
+  }
+}
+
+/// The matrices of a sentence-transformers folder that stand behind the pooling, as dense_2 and dense_3.
+void add_dense_modules(const fs::path& folder, Job& job) {
+  constexpr std::size_t longest = std::size_t{1} << 20;
+  const fs::path path_of_list = folder / "modules.json";
+  std::error_code error;
+  if (!fs::exists(path_of_list, error)) return;
+  const MappedFile list(path_of_list, MappedFile::Mode::read);
+  if (list.bytes().size() > longest)
+    fail(ErrorCode::bad_file, "{}: {} bytes, expected at most {}", printable(path_of_list.string(), 1000),
+         list.bytes().size(), longest);
+  // A list, where all other files hold an object.
+  const std::string_view bytes(reinterpret_cast<const char*>(list.bytes().data()), list.bytes().size());
+  const JsonFile modules = JsonFile::parse(fmt::format("{{\"modules\":{}}}", bytes), path_of_list.string());
+  const boost::json::value* items = modules.find("modules");
+  if (items == nullptr || !items->is_array()) modules.reject("modules", "no array", "a list of modules");
+  std::size_t count = 0;
+  for (const boost::json::value& item : items->get_array()) {
+    const boost::json::object* module = item.if_object();
+    const auto text = [&](const char* key) {
+      const boost::json::value* value = module == nullptr ? nullptr : module->if_contains(key);
+      return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
+    };
+    if (!text("type").ends_with(".Dense")) continue;
+    const std::string path = text("path");
+    if (path.empty() || path.find('/') != path.npos || path.find("..") != path.npos)
+      modules.reject("path", "\"" + printable(path) + "\"", "the name of a folder beside it");
+    const JsonFile config = JsonFile::open(folder / path / "config.json");
+    const bool is_plain = config.try_text("activation_function").value_or("").ends_with(".Identity") &&
+                          !config.flag_or("bias", true);
+    if (job.architecture != "gemma-embedding" || !is_plain || count == 2) {
+      job.warn(fmt::format("{}: GGUF has no place for this layer in {}: it is left out, and vectors differ",
+                           printable(config.name(), 1000), job.architecture));
+      continue;
+    }
+    const auto file = safetensors::File::open_folder(folder / path, MappedFile::Mode::read);
+    const safetensors::Tensor* weight = file.find("linear.weight");
+    if (weight == nullptr || weight->shape.size() != 2 || !weight->type->dtype)
+      fail(ErrorCode::bad_file, "{}: tensor \"linear.weight\" is missing or no matrix",
+           printable(file.name(), 1000));
+    std::vector<float> values(static_cast<std::size_t>(weight->elements()));
+    info(*weight->type->dtype).decode(weight->bytes.data(), values.data(), values.size());
+    const std::string name = fmt::format("dense_{}", 2 + count++);
+    TensorSource source;
+    source.info = {name + ".weight", DType::f32, {weight->shape[1], weight->shape[0], 1, 1}};
+    source.values = std::move(values);
+    job.tensors.push_back(std::move(source));
+    job.set_count(name + "_feat_in", static_cast<std::uint64_t>(weight->shape[1]));
+    job.set_count(name + "_feat_out", static_cast<std::uint64_t>(weight->shape[0]));
   }
 }
 
@@ -102,6 +152,7 @@ Model Model::open(const fs::path& folder, const Options& options) {
                 model.warnings_);
   add_settings(job, family);
   add_pooling(folder, job);
+  add_dense_modules(folder, job);
   return model;
 }
 

@@ -54,6 +54,10 @@ Order queries(const Sizes& s) { return range(0, s[Dim::q]); }
 Order keys(const Sizes& s) { return range(s[Dim::q], s[Dim::kv]); }
 Order values(const Sizes& s) { return range(s[Dim::q] + s[Dim::kv], s[Dim::kv]); }
 
+Order positions_behind_padding(const Sizes& s) {
+  return range(s[Dim::position_offset], s[Dim::positions] - s[Dim::position_offset]);
+}
+
 Order expert_gates(const Sizes& s) {
   return of_each(s[Dim::experts], s[Dim::expert_ff2], 0, s[Dim::expert_ff]);
 }

@@ -25,6 +25,9 @@ Order queries(const Sizes& sizes);
 Order keys(const Sizes& sizes);
 Order values(const Sizes& sizes);
 
+/// Learned positions without those of the padding, which stand in front (RoBERTa).
+Order positions_behind_padding(const Sizes& sizes);
+
 /// The first or second half of the rows of each expert's gate_up matrix.
 Order expert_gates(const Sizes& sizes);
 Order expert_ups(const Sizes& sizes);

@@ -52,6 +52,10 @@ Sizes Sizes::read(const JsonFile& config) {
   s.set(Dim::expert_ff2, 2 * s[Dim::expert_ff]);
   s.set(Dim::shared_ff2, 2 * s[Dim::shared_ff]);
   s.set(Dim::positions, size(config, kContextKeys));
+  s.set(Dim::position_offset, size(config, "position_offset"));
+  if (s[Dim::position_offset] > 0 && s[Dim::position_offset] >= s[Dim::positions])
+    config.reject("pad_token_id", fmt::format("{}", s[Dim::position_offset] - 1),
+                  fmt::format("one with positions behind it, of {}", s[Dim::positions]));
   s.set(Dim::types, size(config, "type_vocab_size"));
   return s;
 }

@@ -30,8 +30,9 @@ enum class Dim : std::uint8_t {
   expert_ff2,
   shared_ff,  ///< of the expert that every token uses
   shared_ff2,
-  positions,  ///< rows of a learned position embedding
-  types,      ///< rows of a segment embedding
+  positions,        ///< rows of a learned position embedding
+  position_offset,  ///< the first of them that stands for a position
+  types,            ///< rows of a segment embedding
   count_,
 };
 

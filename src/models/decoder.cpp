@@ -71,6 +71,7 @@ Value Decoder::linear(Value x, const std::string& name, std::int64_t to) {
 graph::Graph Decoder::finish(Value x, float scale) {
   const std::int64_t width = hyper.embedding, vocab = hyper.vocab;
   x = norm(x, "output_norm", width);
+  if (hyper.vectors) return vectors(x);
   auto output = weights.find("output.weight", {width, vocab});
   if (!output) output = weights.get("token_embd.weight", {width, vocab});
   x = g.at("output").linear(x, *output, weights.find("output.bias", {vocab}));
@@ -78,6 +79,52 @@ graph::Graph Decoder::finish(Value x, float scale) {
   if (const float cap = hyper.final_soft_cap; cap > 0) {
     g.at("logit_cap");
     x = g.scale(g.activate(g.scale(x, 1 / cap), graph::Activation::tanh), cap);
+  }
+  return g.finish(x);
+}
+
+Value Decoder::add_token_types(Value x) {
+  const std::int64_t count = weights.size("token_types.weight", 1);
+  if (count == 0) return x;
+  g.at("token_types");
+  return g.add(x, g.embed_types(weights.get("token_types.weight", {hyper.embedding, count})));
+}
+
+bool Decoder::pools_all_rows() const {
+  if (!hyper.vectors) return false;
+  const Pooling pooling = *hyper.vectors == Pooling::rank ? hyper.head_pooling : *hyper.vectors;
+  return pooling == Pooling::mean || pooling == Pooling::cls;
+}
+
+graph::Graph Decoder::vectors(Value x, graph::Activation head) {
+  const bool ranks = hyper.vectors == Pooling::rank;
+  const Pooling pooling = ranks ? hyper.head_pooling : hyper.vectors.value_or(Pooling::none);
+  const bool is_wanted = g.info(x).rows == graph::Rows::outputs;
+  g.at("pool");
+  if (pooling == Pooling::mean)
+    x = g.pool(x, graph::Pool::Kind::mean);
+  else if (pooling == Pooling::cls)
+    x = g.pool(x, graph::Pool::Kind::first);
+  else if (!is_wanted)
+    x = g.gather_outputs(x);
+  const std::int64_t width = hyper.embedding;
+  if (!ranks) {
+    for (const char* name : {"dense_2", "dense_3"})
+      if (const std::int64_t to = weights.size(std::string(name) + ".weight", 1); to > 0)
+        x = linear(x, name, to);
+    return g.finish(x);
+  }
+  if (const std::int64_t to = weights.size("cls.weight", 1); to > 0) {
+    x = linear(x, "cls", to);
+    if (to == width || weights.size("cls.output.weight", 1) > 0) x = g.at("cls_act").activate(x, head);
+    if (weights.find("cls.norm.weight", {to})) x = norm(x, "cls.norm", to);
+  }
+  if (const std::int64_t to = weights.size("cls.output.weight", 1); to > 0) x = linear(x, "cls.output", to);
+  if (hyper.labels == std::vector<std::string>{"yes", "no"}) {
+    // The softmax of the two, of which the first is the score.
+    g.at("cls_softmax");
+    const Value yes = g.slice(x, 1, 0, 1), no = g.slice(x, 1, 1, 1);
+    x = g.activate(g.add(yes, g.scale(no, -1)), graph::Activation::sigmoid);
   }
   return g.finish(x);
 }
@@ -157,7 +204,8 @@ Value Block::attend(const Heads& h, const AttentionStyle& style) {
                                          .window = style.window,
                                          .soft_cap = hyper.attention_soft_cap,
                                          .sinks = decoder_.weights.find(name("attn_sinks.weight"), {heads}),
-                                         .alibi_max_bias = hyper.alibi_max_bias});
+                                         .alibi_max_bias = hyper.alibi_max_bias,
+                                         .causal = hyper.causal});
   return linear(wanted(attended), "attn_output", width);
 }
 
@@ -194,7 +242,7 @@ std::int64_t Block::window(std::uint32_t every) const {
 }
 
 Value Block::wanted(Value x) {
-  if (!last || decoder_.g.info(x).rows == graph::Rows::outputs) return x;
+  if (!last || decoder_.pools_all_rows() || decoder_.g.info(x).rows == graph::Rows::outputs) return x;
   return at("outputs").gather_outputs(x);
 }
 

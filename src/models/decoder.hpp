@@ -88,7 +88,8 @@ class Block {
 
   /// x + y, y times residual_scale if the file has one; x loses the rows that y has lost.
   graph::Value add(graph::Value x, graph::Value y, std::string_view part);
-  /// x, of the last block only the rows whose logits are wanted: for what stands beside the attention.
+  /// x, of the last block only the rows whose logits are wanted (all, where a pooling reads all): for what
+  /// stands beside the attention.
   graph::Value wanted(graph::Value x);
 
   /// The builder, set to name what comes next "blk.N.part".
@@ -121,8 +122,15 @@ class Decoder {
   graph::Value norm(graph::Value x, const std::string& name, std::int64_t size, std::int64_t heads = 1);
   graph::Value linear(graph::Value x, const std::string& name, std::int64_t to);
   /// output_norm, then logits by output.weight, or by the embedding when the file has none, times `scale`,
-  /// under the file's final soft cap.
+  /// under the file's final soft cap; or `vectors`, if those are asked for.
   graph::Graph finish(graph::Value x, float scale = 1);
+  /// The pooled rows, and what stands behind the pooling in the file: dense_2, dense_3, or the classification
+  /// head (cls and its activation, cls.norm, cls.output).
+  graph::Graph vectors(graph::Value x, graph::Activation head = graph::Activation::tanh);
+  /// Row `type` of token_types.weight added to each token, if the file has it.
+  graph::Value add_token_types(graph::Value x);
+  /// Whether the pooling asked for reads every row, not the wanted ones only.
+  bool pools_all_rows() const;
 };
 
 /// Rows [first, first + count) of a matrix or vector of the file.

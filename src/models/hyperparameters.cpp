@@ -55,6 +55,7 @@ void read_window(const Keys& keys, Hyperparameters& h) {
   if (pattern == nullptr) return;
   if (pattern->type != gguf::ValueType::array) {
     const std::uint32_t every = keys.count(kPattern, 1, UINT32_MAX);
+    h.window_period = every;
     for (std::uint32_t i = 0; i < h.layers; ++i) h.windowed.push_back(i % every < every - 1);
     return;
   }
@@ -143,6 +144,24 @@ void read_latent(const Keys& keys, Hyperparameters& h) {
   h.latent.value_dim = keys.try_count("attention.value_length_mla", 0, kMaxHeadDim).value_or(0);
 }
 
+void read_pooling(const Keys& keys, Hyperparameters& h) {
+  constexpr auto kMost = static_cast<std::uint64_t>(Pooling::rank);
+  const auto read = [&](std::string_view name, std::uint64_t most) -> std::optional<Pooling> {
+    const auto value = keys.try_count(name, 0, most);
+    return value ? std::optional(static_cast<Pooling>(*value)) : std::nullopt;
+  };
+  const Architecture* architecture = find_architecture(h.architecture);
+  h.causal = keys.metadata()
+                 .try_bool(keys.key("attention.causal"))
+                 .value_or(architecture == nullptr || !architecture->encoder);
+  h.pooling = read("pooling_type", kMost);
+  h.head_pooling = read("classifier.pooling_type", static_cast<std::uint64_t>(Pooling::last))
+                       .value_or(h.causal ? Pooling::last : Pooling::cls);
+  h.activation = keys.metadata().try_string(keys.key("hidden_activation")).value_or("");
+  if (keys.metadata().find(keys.key("classifier.output_labels")) != nullptr)
+    h.labels = *keys.metadata().try_strings(keys.key("classifier.output_labels"));
+}
+
 void read_rope_dims(const Keys& keys, Hyperparameters& h) {
   const auto dims = keys.try_count("rope.dimension_count", 2, kMaxHeadDim);
   if (dims && *dims > h.key_dim)
@@ -154,7 +173,17 @@ void read_rope_dims(const Keys& keys, Hyperparameters& h) {
                 "an even number: rotary embedding turns pairs");
 }
 
+constexpr std::string_view kPoolings[] = {"none", "mean", "cls", "last", "rank"};
+
 }  // namespace
+
+std::string_view to_string(Pooling pooling) { return kPoolings[static_cast<std::size_t>(pooling)]; }
+
+std::optional<Pooling> find_pooling(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kPoolings); ++i)
+    if (kPoolings[i] == name) return static_cast<Pooling>(i);
+  return std::nullopt;
+}
 
 Hyperparameters read_hyperparameters(const gguf::File& file, std::string_view architecture,
                                      const RopeOverrides& overrides, std::vector<std::string>& warnings) {
@@ -182,6 +211,7 @@ Hyperparameters read_hyperparameters(const gguf::File& file, std::string_view ar
   read_scales(keys, h);
   read_xielu(keys, h);
   read_latent(keys, h);
+  read_pooling(keys, h);
 
   read_rope_dims(keys, h);
   read_rope_settings(keys, overrides, h, warnings);

@@ -124,7 +124,11 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   }
   // Binds every weight once, so that a missing or misshapen tensor is an error of loading.
   std::set<std::string, std::less<>> used;
-  const graph::Graph graph = architecture.build(model->hyper_, WeightSource(file, &used));
+  graph::Graph graph;
+  if (model->has_classifier()) graph = model->build(Pooling::rank, &used);
+  const bool is_ranker = model->has_classifier() && model->hyper_.pooling == Pooling::rank;
+  if (!is_ranker)
+    graph = model->build(model->gives_text() ? std::nullopt : std::optional(Pooling::mean), &used);
   warn_about_unused(file, used, graph, options.rope, architecture.name, model->warnings_);
   model->fingerprint_ = fingerprint_of(model->hyper_, file);
   for (const std::string& warning : model->warnings_)
@@ -137,8 +141,28 @@ const text::ChatTemplate* Model::chat_template() const {
   return chat_template_.get();
 }
 
+graph::Graph Model::build(std::optional<Pooling> vectors, std::set<std::string, std::less<>>* used) const {
+  Hyperparameters hyper = hyper_;
+  hyper.vectors = vectors;
+  return find_architecture(hyper.architecture)->build(hyper, WeightSource(file_, used));
+}
+
 graph::Graph Model::build_graph() const {
-  return find_architecture(hyper_.architecture)->build(hyper_, WeightSource(file_));
+  return build(gives_text() ? std::nullopt : std::optional(Pooling::none), nullptr);
+}
+
+graph::Graph Model::build_vector_graph(Pooling pooling) const {
+  if (pooling == Pooling::rank && !has_classifier())
+    fail(ErrorCode::unsupported,
+         "{} has no classification head (tensor cls.output.weight or cls.weight), expected a reranker",
+         printable(file_.name()));
+  return build(pooling, nullptr);
+}
+
+bool Model::gives_text() const { return hyper_.causal && !find_architecture(hyper_.architecture)->encoder; }
+
+bool Model::has_classifier() const {
+  return file_.find_tensor("cls.output.weight") != nullptr || file_.find_tensor("cls.weight") != nullptr;
 }
 
 std::string Model::description() const {

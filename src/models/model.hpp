@@ -63,6 +63,17 @@ struct LatentSettings {
   std::uint32_t key_dim = 0, value_dim = 0;  ///< of a head; 0: key_dim, value_dim of the cache
 };
 
+/// How the rows of a text become what a caller asks for; the numbers are those of `pooling_type`.
+enum class Pooling : std::uint8_t {
+  none,  ///< a vector for each token
+  mean,
+  cls,   ///< the first token's
+  last,  ///< the last token's
+  rank,  ///< the scores of the classification head
+};
+std::string_view to_string(Pooling pooling);
+std::optional<Pooling> find_pooling(std::string_view name);
+
 /// Read from `<architecture>.*` keys, all validated. Per-layer values where files may give arrays.
 struct Hyperparameters {
   std::string architecture;
@@ -89,7 +100,15 @@ struct Hyperparameters {
   struct Xielu {
     std::vector<double> alpha_p, alpha_n, beta, eps;  ///< [layers], or empty
   } xielu;
-  bool parallel_residual = true;  ///< use_parallel_residual
+  bool parallel_residual = true;        ///< use_parallel_residual
+  bool causal = true;                   ///< attention.causal; encoders: false unless the file says otherwise
+  std::uint32_t window_period = 0;      ///< attention.sliding_window_pattern, when it is a number
+  std::string activation;               ///< hidden_act; empty: the architecture's own
+  std::optional<Pooling> pooling;       ///< pooling_type
+  Pooling head_pooling = Pooling::cls;  ///< of what the classification head reads (classifier.pooling_type)
+  std::vector<std::string> labels;      ///< of the classification head's scores; may be empty
+  /// Not of the file: the graph shall give vectors or scores, so pooled. None: logits.
+  std::optional<Pooling> vectors;
   ExpertSettings experts;
   LatentSettings latent;
 };
@@ -119,8 +138,15 @@ class Model {
   /// Null when the model has no chat template. Throws `Error` when the file's template is not usable: the
   /// model itself loads all the same.
   const text::ChatTemplate* chat_template() const;
-  /// The graph of one step; weights are views into the file.
+  /// The graph of one step, to logits; weights are views into the file. Of a model that gives no text, to the
+  /// vector of each row.
   graph::Graph build_graph() const;
+  /// The graph to the vectors of whole texts, one an output; the output of a text is its last row. With
+  /// `rank`: to its scores. Throws `Error` (unsupported) for `rank` on a model without a classification head.
+  graph::Graph build_vector_graph(Pooling pooling) const;
+  /// False for encoders and other models whose tokens see what follows them.
+  bool gives_text() const;
+  bool has_classifier() const;
   /// 64-bit digest of hyperparameters and a sample of the weights; state files carry it.
   std::uint64_t fingerprint() const { return fingerprint_; }
   std::uint64_t weight_bytes() const { return weight_bytes_; }
@@ -131,6 +157,8 @@ class Model {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  graph::Graph build(std::optional<Pooling> vectors, std::set<std::string, std::less<>>* used) const;
+
   gguf::File file_;
   Hyperparameters hyper_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
@@ -164,6 +192,7 @@ class WeightSource {
 struct Architecture {
   std::string_view name;  ///< general.architecture
   graph::Graph (*build)(const Hyperparameters& hyper, const WeightSource& weights);
+  bool encoder = false;  ///< it gives vectors, and has no output layer
 };
 const Architecture* find_architecture(std::string_view name);
 std::vector<std::string_view> architecture_names();

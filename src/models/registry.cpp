@@ -1,6 +1,14 @@
 // The architectures there are, one row each: the file's name for it, and the function in its own file.
 #include "models/model.hpp"
 
+// Encoders: they give vectors of texts.
+#define QUIPU_ENCODERS(ROW)             \
+  ROW("bert", build_bert)               \
+  ROW("gemma-embedding", build_gemma3)  \
+  ROW("jina-bert-v2", build_jina_bert)  \
+  ROW("modern-bert", build_modern_bert) \
+  ROW("nomic-bert", build_nomic_bert)
+
 // A row declares the function and enters it into the table.
 #define QUIPU_ARCHITECTURES(ROW)          \
   ROW("apertus", build_apertus)           \
@@ -53,12 +61,16 @@ namespace quipu::models {
 
 #define QUIPU_DECLARE(name, build) graph::Graph build(const Hyperparameters&, const WeightSource&);
 QUIPU_ARCHITECTURES(QUIPU_DECLARE)
+QUIPU_ENCODERS(QUIPU_DECLARE)
 #undef QUIPU_DECLARE
 
 namespace {
 #define QUIPU_ENTER(name, build) Architecture{name, build},
-constexpr Architecture kArchitectures[] = {QUIPU_ARCHITECTURES(QUIPU_ENTER)};
+#define QUIPU_ENTER_ENCODER(name, build) Architecture{name, build, true},
+constexpr Architecture kArchitectures[] = {QUIPU_ARCHITECTURES(QUIPU_ENTER)
+                                               QUIPU_ENCODERS(QUIPU_ENTER_ENCODER)};
 #undef QUIPU_ENTER
+#undef QUIPU_ENTER_ENCODER
 }  // namespace
 
 const Architecture* find_architecture(std::string_view name) {

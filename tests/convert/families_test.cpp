@@ -100,12 +100,21 @@ TEST_P(Families, GiveTheTensorsOfLlamaCppsConverter) {
   const auto plan = convert::plan_types(infos, model.metadata(), *convert::find_mix("BF16"));
   convert::Encoder encoder(1);
   const json::object& tensors = expected().at("tensors").get_object();
-  EXPECT_EQ(infos.size(), tensors.size());
+  // The head of BERT's cross-encoders reads the pooler, which llama.cpp's converter leaves out.
+  const auto is_pooler = [&](const std::string& name) {
+    return GetParam() == "bert_rank" && name.starts_with("cls.") && !name.starts_with("cls.output");
+  };
+  EXPECT_EQ(infos.size(), tensors.size() + (GetParam() == "bert_rank" ? 2 : 0));
   for (std::size_t i = 0; i < infos.size(); ++i) {
+    if (is_pooler(infos[i].name)) continue;
+    // A matrix of one row counts as a vector here, and stays F32.
+    const bool is_row = infos[i].name == "cls.output.weight" && infos[i].shape[1] == 1;
     const json::value* found = tensors.if_contains(infos[i].name);
     ASSERT_NE(found, nullptr) << infos[i].name;
     const json::object& golden = found->get_object();
-    EXPECT_EQ(to_string(plan[i].dtype), std::string_view(golden.at("type").get_string())) << infos[i].name;
+    if (!is_row) {
+      EXPECT_EQ(to_string(plan[i].dtype), std::string_view(golden.at("type").get_string())) << infos[i].name;
+    }
     std::array<std::int64_t, 4> shape{1, 1, 1, 1};
     std::size_t rank = 0;
     for (const json::value& extent : golden.at("shape").get_array()) shape[rank++] = extent.get_int64();
@@ -119,7 +128,7 @@ TEST_P(Families, GiveTheTensorsOfLlamaCppsConverter) {
       for (std::size_t k = 0; k < values->get_array().size(); ++k)
         EXPECT_NEAR(own[k], values->get_array()[k].to_number<double>(), 1e-5 * std::fabs(own[k]))
             << infos[i].name << " " << k;
-    } else {
+    } else if (!is_row) {
       EXPECT_EQ(hex(xxh64(bytes)), std::string_view(golden.at("xxh64").get_string())) << infos[i].name;
     }
   }

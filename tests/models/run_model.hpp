@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,10 +16,12 @@ namespace quipu::test {
 class ModelRun {
  public:
   ModelRun(std::shared_ptr<const models::Model> model, std::shared_ptr<backends::Backend> backend,
-           std::int64_t max_positions, std::int64_t max_rows, DType kv_dtype = DType::f32)
+           std::int64_t max_positions, std::int64_t max_rows, DType kv_dtype = DType::f32,
+           std::optional<models::Pooling> vectors = std::nullopt)
       : model_(std::move(model)),
         backends_{std::move(backend)},
-        program_(model_->build_graph(), backends_, max_rows, max_rows) {
+        program_(vectors ? model_->build_vector_graph(*vectors) : model_->build_graph(), backends_, max_rows,
+                 max_rows) {
     const models::Hyperparameters& h = model_->hyperparameters();
     const auto count =
         static_cast<std::uint32_t>((max_positions + graph::kPagePositions - 1) / graph::kPagePositions);
@@ -42,7 +45,8 @@ class ModelRun {
     std::vector<std::uint32_t> outputs(tokens.size());
     std::iota(outputs.begin(), outputs.end(), 0u);
     if (last_only) outputs = {outputs.back()};
-    std::vector<float> logits(outputs.size() * model_->hyperparameters().vocab);
+    const graph::Graph& graph = program_.graph();
+    std::vector<float> logits(outputs.size() * static_cast<std::size_t>(graph.value(graph.output).width));
     program_.run({tokens, {&rows, 1}, layers_, outputs, logits.data()});
     position_ += static_cast<std::int32_t>(tokens.size());
     return logits;

@@ -47,6 +47,14 @@ LONG = rope("longrope", long_factor=[1.0, 1.5, 2.0, 4.0], short_factor=[1.0, 1.1
 LAYERS = dict(num_hidden_layers=3, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
               sliding_window=6)
 
+ENCODER = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, vocab_size=288,
+               max_position_embeddings=64, pad_token_id=0)
+MODERN = ENCODER | dict(num_hidden_layers=4, local_attention=6, global_attn_every_n_layers=3, bos_token_id=280,
+                        eos_token_id=281, cls_token_id=280, sep_token_id=281, pad_token_id=282)
+NOMIC = dict(n_embd=32, n_inner=48, n_head=4, n_layer=2, n_positions=8192, max_trained_positions=2048, rotary_emb_base=1000.0,
+             activation_function="swiglu", causal=False, qkv_proj_bias=False, mlp_fc1_bias=False, mlp_fc2_bias=False,
+             prenorm=False, rotary_emb_fraction=1.0, rotary_emb_interleaved=False, rotary_emb_scale_base=None)
+
 OLD = {key: value for key, value in BASE.items() if key not in ("num_key_value_heads", "intermediate_size")}
 
 # name: (model class, configuration arguments, tokenizer, saving options)
@@ -98,10 +106,68 @@ MODELS = {
     "cohere2": ("Cohere2ForCausalLM", BASE | LAYERS | dict(tie_word_embeddings=True, logit_scale=0.25), "bpe", {}),
     "bert": ("BertModel", dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
                                vocab_size=128, max_position_embeddings=64, pad_token_id=0), "wordpiece", {}),
+    "bert_rank": ("BertForSequenceClassification", ENCODER | dict(vocab_size=128, num_labels=1), "wordpiece", {}),
+    "roberta_rank": ("RobertaForSequenceClassification", ENCODER | dict(
+        num_labels=1, type_vocab_size=1, pad_token_id=1, bos_token_id=280, eos_token_id=281), "bpe", {}),
+    "nomic_bert": ("NomicBertModel", ENCODER | dict(vocab_size=128) | rope(theta=1000.0), "wordpiece", {}),
+    "jina_bert": ("JinaBertModel", ENCODER | dict(vocab_size=128, num_attention_heads=3, hidden_size=36), "wordpiece", {}),
+    "modern_bert": ("ModernBertModel", MODERN, "bpe", {}),
+    "modern_bert_rank": ("ModernBertForSequenceClassification", MODERN | dict(num_labels=1, classifier_pooling="mean"),
+                         "bpe", {}),
+    "gemma_embedding": ("Gemma3TextModel", BASE | SPM | dict(
+        num_hidden_layers=3, sliding_window=7, head_dim=12, tie_word_embeddings=True, query_pre_attn_scalar=12,
+        use_bidirectional_attention=True,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"]), "spm", {}),
 }
 # Configuration keys that files in the wild have and the class does not save.
 ADDED_KEYS = {"cohere2": dict(rotary_pct=1.0), "gptneox": dict(rotary_pct=0.25), "gpt2": dict(n_ctx=64),
-              "mpt": dict(architectures=["MPTForCausalLM"]), "bloom": dict(seq_length=256)}
+              "mpt": dict(architectures=["MPTForCausalLM"]), "bloom": dict(seq_length=256),
+              "nomic_bert": NOMIC, "jina_bert": dict(architectures=["JinaBertModel"]),
+              # transformers saves the half window that it makes of this
+              "gemma_embedding": dict(sliding_window=7),
+              "modern_bert": dict(global_rope_theta=160000.0, local_rope_theta=10000.0, layer_norm_eps=1e-5),
+              "modern_bert_rank": dict(global_rope_theta=160000.0, local_rope_theta=10000.0, layer_norm_eps=1e-5)}
+
+
+class JinaBertModel(transformers.BertModel):
+    """Jina BERT v2, which transformers has as remote code only: BERT with ALiBi to both sides (Press et al. 2021) in
+    place of positions, and a feed-forward gated by a GELU whose rows come first (Guenther et al. 2023)."""
+
+    class GatedFeedForward(torch.nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.gated_layers = torch.nn.Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
+            self.wo = torch.nn.Linear(config.intermediate_size, config.hidden_size)
+            self.layernorm = torch.nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+        def forward(self, x):
+            gate, up = self.gated_layers(x).chunk(2, dim=-1)
+            return self.layernorm(self.wo(torch.nn.functional.gelu(gate) * up) + x)
+
+    def __init__(self, config):
+        super().__init__(config, add_pooling_layer=False)
+        config.position_embedding_type = "alibi"
+        del self.embeddings.position_embeddings
+        for layer in self.encoder.layer:
+            del layer.intermediate, layer.output
+            layer.mlp = self.GatedFeedForward(config)
+
+    def forward(self, tokens):
+        n, heads = tokens.shape[1], self.config.num_attention_heads
+        e = self.embeddings
+        x = e.LayerNorm(e.word_embeddings(tokens) + e.token_type_embeddings.weight[0])
+        power = 2 ** int(math.floor(math.log2(heads)))
+        slopes = [2.0 ** (-8 * (i + 1) / power) for i in range(power)]
+        slopes += [2.0 ** (-8 * (i + 1) / (2 * power)) for i in range(2 * power)][0::2][:heads - power]
+        position = torch.arange(n)
+        bias = -torch.tensor(slopes)[:, None, None] * (position[:, None] - position[None, :]).abs()
+        for layer in self.encoder.layer:
+            a = layer.attention
+            q, k, v = (f(x).view(1, n, heads, -1).transpose(1, 2) for f in (a.self.query, a.self.key, a.self.value))
+            p = (q @ k.transpose(2, 3) / math.sqrt(q.shape[-1]) + bias).softmax(-1)
+            x = a.output.LayerNorm(a.output.dense((p @ v).transpose(1, 2).reshape(1, n, -1)) + x)
+            x = layer.mlp(x)
+        return transformers.modeling_outputs.BaseModelOutput(last_hidden_state=x)
 
 
 def randomize(model, generator):
@@ -159,7 +225,7 @@ def describe(path):
 
 def make(name, llama_cpp):
     class_name, arguments, tokenizer, saving = MODELS[name]
-    model_class = getattr(transformers, class_name)
+    model_class = JinaBertModel if class_name == "JinaBertModel" else getattr(transformers, class_name)
     config = model_class.config_class(**arguments, attn_implementation="eager")
     model = model_class(config).float().eval()
     generator = torch.Generator().manual_seed(sum(map(ord, name)))
@@ -170,6 +236,9 @@ def make(name, llama_cpp):
     tokens = torch.randint(3, arguments["vocab_size"] - 10, (1, 14), generator=generator)
     with torch.no_grad():
         out = model(tokens)
+        scores = None
+        if "SequenceClassification" in class_name:  # the scores, and the hidden states of the trunk
+            scores, out = out.logits[0], model.base_model(tokens)
         rows = out.logits[0] if hasattr(out, "logits") else out.last_hidden_state[0]
     golden_tokens, golden_rows = tokens[0].to(torch.int32).numpy(), rows.float().numpy()
     model.to(torch.bfloat16).save_pretrained(folder, **saving)
@@ -191,6 +260,8 @@ def make(name, llama_cpp):
     golden.add_string("golden.source", f"transformers {transformers.__version__}, torch {torch.__version__}")
     golden.add_tensor("tokens", golden_tokens)
     golden.add_tensor("logits", np.ascontiguousarray(golden_rows))
+    if scores is not None:
+        golden.add_tensor("scores", scores.float().numpy())
     golden.write_header_to_file()
     golden.write_kv_data_to_file()
     golden.write_tensors_to_file()

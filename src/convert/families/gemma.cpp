@@ -71,12 +71,20 @@ void add_gemma3(Job& job) {
   add_window_pattern(job, 6);
 }
 
+/// EmbeddingGemma: Gemma 3 whose tokens see the whole text.
+void add_gemma_embedding(Job& job) {
+  if (!job.config.flag_or("use_bidirectional_attention", true))
+    job.config.reject("use_bidirectional_attention", "false", "true: this class is read as EmbeddingGemma");
+  add_gemma3(job);
+  job.set_flag("attention.causal", false);
+}
+
 constexpr std::string_view kUnused = "*lm_head.weight";
 
 }  // namespace
 
 std::vector<Family> gemma_like() {
-  return {
+  std::vector<Family> list = {
       {.name = "gemma",
        .classes = "GemmaForCausalLM",
        .tensors = join(kTrunkPlusOne, kFirstNorms, kAttention, kGatedFeedForward),
@@ -98,6 +106,15 @@ std::vector<Family> gemma_like() {
        .more = add_gemma3,
        .ignored = kUnused},
   };
+  list.push_back(
+      {.name = "gemma-embedding",
+       .classes = "Gemma3TextModel",
+       .tensors = join(kTrunkPlusOne, kFourNorms, kAttention, kHeadNormsPlusOne, kGatedFeedForward),
+       .keys = kCaps,
+       .defaults = gemma3_defaults,
+       .more = add_gemma_embedding,
+       .ignored = kUnused});
+  return list;
 }
 
 }  // namespace quipu::convert

@@ -129,7 +129,7 @@ std::vector<Family> llama_like() {
        .keys = kExpertNorm,
        .more = warn_about_window},
       {.name = "qwen3",
-       .classes = "Qwen3ForCausalLM",
+       .classes = "Qwen3ForCausalLM|Qwen3Model",
        .tensors = join(kTrunk, kPreNorms, kAttention, kHeadNorms, kGatedFeedForward),
        .defaults = [](JsonFile& config) { config.set_default("head_dim", 128); },
        .more = warn_about_window},
