@@ -55,6 +55,7 @@ class Model {
 
  private:
   friend class Session;
+  friend class Embedder;
   struct Impl;
   std::shared_ptr<const Impl> impl_;
 };
@@ -105,6 +106,39 @@ class Session {
   void restore(
       const std::filesystem::path& path);  ///< throws not_found, bad_file, checksum, invalid_argument
   std::int64_t context() const;            ///< tokens
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+struct EmbedderOptions {
+  std::string pooling;              ///< "none", "mean", "cls", "last", "rank"; empty: the model's own
+  bool normalize = true;            ///< vectors of Euclidean length 1 (not with "rank")
+  std::int64_t context = 0;         ///< most tokens of a text; 0: the trained context, at most 8192
+  std::int64_t batch = 512;         ///< tokens computed in one step, when several texts share it
+  int threads = 0;                  ///< 0: the physical cores that the process may use
+  std::uint64_t memory_budget = 0;  ///< bytes for weights and scratch; 0: what the machine has free
+};
+
+/// Texts to vectors, and to scores with a reranker. A vector depends on its own text alone, whatever else is
+/// asked for with it. One thread at a time.
+class Embedder {
+ public:
+  /// Throws: unsupported ("rank" on a model without a classification head), out_of_memory, invalid_argument.
+  explicit Embedder(const Model& model, const EmbedderOptions& options = {});
+
+  /// One vector a text: `width()` numbers, with pooling "none" as many for each token. Throws:
+  /// context_overflow for a text beyond the context, with both counts.
+  std::vector<std::vector<float>> embed(std::span<const std::string> texts);
+  std::vector<std::vector<float>> embed(std::span<const std::vector<TokenId>> texts);
+  /// How well each document answers the query, higher is better: the first score of the model's head, as it
+  /// is. Throws: unsupported for a model without one; as `embed`.
+  std::vector<float> rerank(std::string_view query, std::span<const std::string> documents);
+
+  std::string_view pooling() const;
+  std::int64_t width() const;    ///< numbers of a vector; with "rank": scores
+  std::int64_t context() const;  ///< tokens
 
  private:
   struct Impl;

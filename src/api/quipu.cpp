@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/threads.hpp"
+#include "engine/embedder.hpp"
 #include "engine/engine.hpp"
 #include "models/model.hpp"
 #include "text/conversation/chat_format.hpp"
@@ -166,5 +167,69 @@ void Session::restore(const std::filesystem::path& path) {
 }
 
 std::int64_t Session::context() const { return impl_->engine.memory().context; }
+
+struct Embedder::Impl {
+  Model model;
+  bool normalize;
+  engine::Embedder embedder;
+
+  std::vector<std::vector<float>> run(std::span<const engine::Passage> texts) {
+    auto vectors = embedder.embed(texts);
+    if (!normalize || embedder.pooling() == models::Pooling::rank) return vectors;
+    const auto width = static_cast<std::size_t>(embedder.width());
+    for (std::vector<float>& rows : vectors)
+      for (std::size_t at = 0; at < rows.size(); at += width)
+        engine::normalize(std::span(rows).subspan(at, width));
+    return vectors;
+  }
+};
+
+Embedder::Embedder(const Model& model, const EmbedderOptions& options) {
+  if (options.threads < 0)
+    fail(ErrorCode::invalid_argument, "threads is {}, expected 0 (automatic) or more", options.threads);
+  engine::EmbedderOptions own;
+  if (!options.pooling.empty()) {
+    own.pooling = models::find_pooling(options.pooling);
+    if (!own.pooling)
+      fail(ErrorCode::invalid_argument, "pooling is \"{}\", expected none, mean, cls, last or rank",
+           printable(options.pooling));
+  }
+  own.context = options.context;
+  own.batch = options.batch;
+  own.memory_budget = options.memory_budget;
+  const int threads = options.threads > 0 ? options.threads : default_threads().count;
+  own.backends.push_back(backends::make_cpu_backend({std::make_shared<ThreadPool>(threads), {UINT64_MAX}}));
+  impl_ = std::make_shared<Impl>(
+      Impl{model, options.normalize, engine::Embedder(model.impl_->model, std::move(own))});
+}
+
+std::vector<std::vector<float>> Embedder::embed(std::span<const std::string> texts) {
+  std::vector<engine::Passage> passages;
+  for (const std::string& text : texts)
+    passages.push_back(engine::make_passage(impl_->embedder.model(), text));
+  return impl_->run(passages);
+}
+
+std::vector<std::vector<float>> Embedder::embed(std::span<const std::vector<TokenId>> texts) {
+  std::vector<engine::Passage> passages;
+  for (const std::vector<TokenId>& tokens : texts) passages.push_back({tokens});
+  return impl_->run(passages);
+}
+
+std::vector<float> Embedder::rerank(std::string_view query, std::span<const std::string> documents) {
+  if (impl_->embedder.pooling() != models::Pooling::rank)
+    fail(ErrorCode::unsupported, "the pooling is {}, expected rank: {} gives vectors, not scores",
+         to_string(impl_->embedder.pooling()), printable(impl_->embedder.model().file().name()));
+  std::vector<engine::Passage> passages;
+  for (const std::string& document : documents)
+    passages.push_back(engine::make_pair(impl_->embedder.model(), query, document));
+  std::vector<float> scores;
+  for (const std::vector<float>& row : impl_->run(passages)) scores.push_back(row.front());
+  return scores;
+}
+
+std::string_view Embedder::pooling() const { return to_string(impl_->embedder.pooling()); }
+std::int64_t Embedder::width() const { return impl_->embedder.width(); }
+std::int64_t Embedder::context() const { return impl_->embedder.context(); }
 
 }  // namespace quipu

@@ -28,6 +28,9 @@ std::int64_t kept_tokens(const Request& request, std::optional<std::int32_t> bos
 }  // namespace
 
 void check_request(const Request& request, const RequestLimits& limits) {
+  if (!limits.gives_text)
+    fail(ErrorCode::unsupported,
+         "the model gives vectors of texts and no text: use it for embeddings or reranking");
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
   if (prompt == 0) fail(ErrorCode::invalid_argument, "the prompt is empty; at least one token is needed");
   for (std::size_t i = 0; i < request.prompt.size(); ++i) {

@@ -348,7 +348,7 @@ memory::Sequence Engine::new_sequence() { return memory::Sequence(impl_->pool); 
 
 RequestId Engine::submit(Request request, memory::Sequence* base) {
   Impl& e = *impl_;
-  check_request(request, {e.report.context, e.vocab});
+  check_request(request, {e.report.context, e.vocab, e.model->gives_text()});
   if (request.constraint && request.constraint->table().size() != e.model->tokenizer().size())
     fail(ErrorCode::invalid_argument,
          "the constraint was made for a vocabulary of {} tokens, the model has {}",
