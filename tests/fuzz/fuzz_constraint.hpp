@@ -47,7 +47,7 @@ void fuzz_constraint(const std::uint8_t* data, std::size_t size, const Make& mak
       if (!accepted) break;
     }
     // From here the shortest way must lead to an end.
-    for (std::size_t left = matcher.tokens_to_end(); left > 0 && left <= 64;) {
+    for (std::size_t left = matcher.tokens_to_end(); left > 0 && left <= 160;) {
       const auto closing = matcher.closing();
       std::size_t token = 0;
       while (token < table->size() && !has_bit(*closing, token)) ++token;

@@ -115,7 +115,7 @@ std::size_t Matcher::tokens_to_end() {
   const std::uint32_t bytes = generation_->masks->to_end(now_.state);
   if (bytes >= Completion::kFar) return 0;
   // Long ways are mostly names and values of several bytes a token.
-  constexpr std::uint32_t kShort = 64;
+  constexpr std::uint32_t kShort = 160;
   return bytes <= kShort ? bytes : kShort + (bytes - kShort) / 4 * 3;
 }
 

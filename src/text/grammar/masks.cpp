@@ -109,12 +109,21 @@ std::shared_ptr<const Bits> Masks::closing(Id state) {
     return bits;
   }
   const std::uint32_t far = completion_.of(state);
+  std::vector<std::uint32_t> places;
+  std::uint16_t longest = 0;
   walk(state, 0, [&](std::uint32_t place, Id next) {
     const TokenTable::TrieNode& node = table_.nodes()[place];
     if (completion_.of(next) + node.depth > far) return false;
-    if (node.token) table_.for_each_token(place, [&](std::size_t token) { set_bit(*bits, token); });
+    if (node.token) {
+      places.push_back(place);
+      longest = std::max(longest, node.depth);
+    }
     return true;
   });
+  // Not by small steps: tokens are what runs out.
+  for (const std::uint32_t place : places)
+    if (table_.nodes()[place].depth * 2 >= longest)
+      table_.for_each_token(place, [&](std::size_t token) { set_bit(*bits, token); });
   for (const auto& [token, symbol] : named_)
     if (completion_.of(store_.next(state, symbol)) < far) set_bit(*bits, static_cast<std::size_t>(token));
   return bits;

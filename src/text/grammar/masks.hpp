@@ -64,7 +64,7 @@ class Masks {
 
   /// One bit a token of the vocabulary: those that may come in `state`, end tokens where it may end.
   std::shared_ptr<const Bits> of(Id state);
-  /// The tokens of `of` with which the text gets nearer to its end with every byte.
+  /// The tokens of `of` with which the text gets nearer to its end with every byte, the longer ones.
   std::shared_ptr<const Bits> closing(Id state);
   /// Bytes to the text's end; Completion::kFar where that is not known.
   std::uint32_t to_end(Id state) { return completion_.of(state); }

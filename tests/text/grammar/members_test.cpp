@@ -162,7 +162,7 @@ std::string ended_text(const std::shared_ptr<Constraint>& constraint, std::uint6
     if (token < 0 || !matcher.accept(token)) return "no way on after " + text;
     if (table.entry(token).use == TokenTable::Use::text) text += table.entry(token).text;
     const std::size_t now = matcher.tokens_to_end();
-    if (step > free && least <= 64 && now > 0 && now >= least) return "no nearer to the end after " + text;
+    if (step > free && least <= 160 && now > 0 && now >= least) return "no nearer to the end after " + text;
     least = now;
   }
   return text;
