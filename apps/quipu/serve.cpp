@@ -29,6 +29,7 @@ struct ServeFlags {
   std::vector<std::string> api_keys, cors_origins;
   std::int64_t port = 8080, parallel = 0, queue = 256, io_threads = 2, drain_seconds = 30;
   std::int64_t heartbeat_seconds = 15, max_body_mib = 32, idle_seconds = 300;
+  std::string slot_save_path;
   bool no_prefix_cache = false;
 };
 
@@ -72,6 +73,7 @@ std::unique_ptr<server::Served> load(const ServeFlags& flags, const server::Mode
   served->defaults = flags.generation.request(flags.sampling.resolve(model->tokenizer()));
   server::ServiceOptions service;
   service.queue = static_cast<std::size_t>(flags.queue);
+  service.keep_slots = !flags.slot_save_path.empty();
   const std::string threads = add_cpu_backend(options, flags.engine.threads);
   served->service = std::make_unique<server::EngineService>(std::move(model), std::move(options), service);
   const engine::MemoryReport& memory = served->service->memory();
@@ -98,6 +100,14 @@ server::ServerOptions server_options(const ServeFlags& flags) {
     for (const std::string& origin : split_names(list)) options.origins.allow(origin);
   }
   options.origins.allow_host(flags.host);
+  if (!flags.slot_save_path.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(flags.slot_save_path, error);
+    if (!std::filesystem::is_directory(flags.slot_save_path))
+      fail(ErrorCode::io, "--slot-save-path is {}, which is no folder and cannot become one",
+           printable(flags.slot_save_path));
+    options.slot_save_path = flags.slot_save_path;
+  }
   return options;
 }
 
@@ -162,6 +172,8 @@ void add_serve(CLI::App& app) {
                  "sequences that may wait; beyond: 429 with Retry-After");
   flag_option(command, "--no-prefix-cache", flags->no_prefix_cache,
               "do not share computed prompts between requests");
+  text_option(command, "--slot-save-path", flags->slot_save_path,
+              "folder that POST /slots/ID?action=save and restore use; slots then remember what ran in them");
   integer_option(command, "--drain-seconds", flags->drain_seconds, {0, 86400},
                  "on SIGTERM: time for answers under way");
   integer_option(command, "--heartbeat-seconds", flags->heartbeat_seconds, {1, 3600},

@@ -250,8 +250,8 @@ void Engine::Impl::schedule() {
     const bool still_runs =
         std::any_of(running.begin(), running.end(), [&](const auto& r) { return r.get() == &request; });
     if (!still_runs) continue;
-    const Room room =
-        make_page_room(request, share.rows, {shared_pages(), unclaimed, waiting, running, preempted});
+    const Room room = make_page_room(
+        request, share.rows, {shared_pages(), unclaimed, waiting, running, preempted, options.last_resort});
     if (room == Room::exhausted) {
       request.finish(
           StopReason::error,
@@ -366,8 +366,9 @@ RequestId Engine::submit(Request request, memory::Sequence* base) {
     sequence.truncate(end - usable.begin());
   }
   const RequestId id = ++e.last_id;
-  e.waiting.push_back(std::make_unique<ActiveRequest>(
-      id, std::move(request), std::move(sequence), base == nullptr, e.model->tokenizer(), e.report.context));
+  const bool own = !sequence.from_file();
+  e.waiting.push_back(std::make_unique<ActiveRequest>(id, std::move(request), std::move(sequence), own,
+                                                      e.model->tokenizer(), e.report.context));
   return id;
 }
 
@@ -413,6 +414,25 @@ std::optional<Result> Engine::take_result(RequestId id) {
 }
 
 std::optional<memory::Sequence> Engine::take_sequence(RequestId id) { return impl_->unclaimed.take(id); }
+
+RequestId Engine::park(memory::Sequence sequence) {
+  impl_->unclaimed.add(++impl_->last_id, std::move(sequence));
+  return impl_->last_id;
+}
+const memory::Sequence* Engine::parked(RequestId id) const { return impl_->unclaimed.find(id); }
+std::int64_t Engine::known_prefix(std::span<const std::int32_t> tokens) const {
+  return impl_->tree ? impl_->tree->known(tokens) : 0;
+}
+
+bool Engine::free_pages(std::size_t count) {
+  Impl& e = *impl_;
+  Running none;
+  PageHolders holders{e.shared_pages(), e.unclaimed, e.waiting, none, none, e.options.last_resort};
+  while (e.pool->free_pages() < count) {
+    if (!holders.release_idle()) return false;
+  }
+  return true;
+}
 
 Result Engine::generate(Request request, memory::Sequence* base, std::optional<memory::Sequence>* keep) {
   const RequestId id = submit(std::move(request), base);

@@ -37,10 +37,13 @@ struct EngineOptions {
   /// With pool_pages 0: rather fewer pages than a shorter context. The pool then takes at most half of the
   /// memory that is left, or what one whole context needs.
   bool shrink_pool = false;
-  /// Share full pages of prompts and answers between requests (not with those that have a `base`). Results
-  /// are the same bytes; cached_tokens tells what was shared.
+  /// Share full pages of prompts and answers between requests (but not what came from a file). Results are
+  /// the same bytes; cached_tokens tells what was shared.
   bool prefix_cache = false;
   bool scatter_pages = memory::KvOptions{}.scatter;  ///< see memory::KvOptions
+  /// Called when a request needs a page and nobody is left who could give one: may destroy or park sequences
+  /// that were taken from the engine; true when it did. None: such a request ends with an error.
+  std::function<bool()> last_resort;
 };
 
 /// What the engine takes, by owner; kept to for its whole life. Bytes.
@@ -151,6 +154,15 @@ class Engine {
   /// The finished request's memory, to continue or save; nothing if already taken, or given up because
   /// running requests needed the pages.
   std::optional<memory::Sequence> take_sequence(RequestId id);
+  /// Keeps a sequence as those of finished requests are kept: until taken, or given up for its pages.
+  RequestId park(memory::Sequence sequence);
+  /// What `take_sequence` would give, left where it is; null when there is nothing. Valid until the next
+  /// call.
+  const memory::Sequence* parked(RequestId id) const;
+  /// How many of the first tokens the prefix cache knows.
+  std::int64_t known_prefix(std::span<const std::int32_t> tokens) const;
+  /// Gives up idle pages until so many are free; false when there are too few.
+  bool free_pages(std::size_t count);
   /// submit + step until done.
   Result generate(Request request, memory::Sequence* base = nullptr,
                   std::optional<memory::Sequence>* keep = nullptr);

@@ -18,6 +18,11 @@ std::optional<memory::Sequence> Unclaimed::take(RequestId id) {
   return sequence;
 }
 
+const memory::Sequence* Unclaimed::find(RequestId id) const {
+  const auto it = sequences_.find(id);
+  return it == sequences_.end() ? nullptr : &it->second;
+}
+
 bool Unclaimed::drop_oldest() {
   if (sequences_.empty()) return false;
   sequences_.erase(sequences_.begin());
@@ -49,8 +54,11 @@ Room make_page_room(ActiveRequest& request, std::int64_t& rows, PageHolders hold
       if (&youngest == &request) return Room::preempted;
       continue;
     }
-    if (rows == 1) return Room::exhausted;
-    rows = rows / 2;
+    if (rows > 1) {
+      rows = rows / 2;
+      continue;
+    }
+    if (!holders.last_resort || !holders.last_resort()) return Room::exhausted;
   }
   return Room::granted;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,6 +24,7 @@ class Unclaimed {
   explicit Unclaimed(std::size_t most) : most_(most) {}
   void add(RequestId id, memory::Sequence sequence);
   std::optional<memory::Sequence> take(RequestId id);
+  const memory::Sequence* find(RequestId id) const;  ///< null: none
   /// Gives up the oldest one; false when there is none.
   bool drop_oldest();
 
@@ -43,7 +45,8 @@ struct PageHolders {
   Unclaimed& unclaimed;
   Queue& waiting;
   Running& running;
-  Running& preempted;  ///< gets those that leave `running`
+  Running& preempted;                        ///< gets those that leave `running`
+  const std::function<bool()>& last_resort;  ///< see EngineOptions
 
   /// Gives up pages nobody computes with; false when there are none.
   bool release_idle();

@@ -104,6 +104,9 @@ class Sequence {
   /// Takes over a full page that holds the next graph::kPagePositions tokens (the prefix tree's). The length
   /// must be a multiple of the page size; adds a reference.
   void append_shared_page(std::uint32_t page, std::span<const std::int32_t> tokens);
+  /// Whether some of the content was restored from a file: it is as good as the file, and stays with whoever
+  /// asked for it.
+  bool from_file() const { return from_file_; }
 
   /// Writes tokens and pages to a state file (atomic; header with format version, model fingerprint, dtypes;
   /// a checksum per section). Layout: docs/state-files.md.
@@ -119,6 +122,7 @@ class Sequence {
   std::shared_ptr<PagePool> pool_;
   std::vector<std::int32_t> tokens_;
   std::vector<std::uint32_t> pages_;
+  bool from_file_ = false;
 };
 
 }  // namespace quipu::memory

@@ -71,6 +71,18 @@ std::int64_t PrefixTree::extend(Sequence& sequence, std::span<const std::int32_t
   return added;
 }
 
+std::int64_t PrefixTree::known(std::span<const std::int32_t> tokens) const {
+  const Node* node = root_.get();
+  std::size_t at = 0;
+  for (; at + kPage <= tokens.size(); at += kPage) {
+    const auto part = tokens.subspan(at, kPage);
+    const auto found = node->children.find(Edge(part.begin(), part.end()));
+    if (found == node->children.end()) break;
+    node = found->second.get();
+  }
+  return static_cast<std::int64_t>(at);
+}
+
 bool PrefixTree::evict() {
   Node* parent_of_oldest = nullptr;
   std::map<Edge, std::unique_ptr<Node>>::iterator oldest;

@@ -23,6 +23,8 @@ class PrefixTree {
   /// Extends `sequence` by known pages as long as they hold its next tokens: `tokens` from its length on. The
   /// length must be a multiple of the page size, else nothing happens. Returns the number of tokens added.
   std::int64_t extend(Sequence& sequence, std::span<const std::int32_t> tokens);
+  /// How many of the first tokens are known; a multiple of the page size.
+  std::int64_t known(std::span<const std::int32_t> tokens) const;
   /// Frees the page that was used longest ago among those no sequence holds and none follows. False when
   /// there is none.
   bool evict();

@@ -18,7 +18,8 @@ Sequence::~Sequence() { truncate(0); }
 Sequence::Sequence(Sequence&& other) noexcept
     : pool_(other.pool_),
       tokens_(std::exchange(other.tokens_, {})),
-      pages_(std::exchange(other.pages_, {})) {}
+      pages_(std::exchange(other.pages_, {})),
+      from_file_(std::exchange(other.from_file_, false)) {}
 
 Sequence& Sequence::operator=(Sequence&& other) noexcept {
   if (this != &other) {
@@ -26,6 +27,7 @@ Sequence& Sequence::operator=(Sequence&& other) noexcept {
     pool_ = other.pool_;
     tokens_ = std::exchange(other.tokens_, {});
     pages_ = std::exchange(other.pages_, {});
+    from_file_ = std::exchange(other.from_file_, false);
   }
   return *this;
 }
@@ -74,6 +76,7 @@ void Sequence::truncate(std::int64_t length) {
   const std::size_t kept =
       std::min(tokens_.size(), static_cast<std::size_t>(std::max<std::int64_t>(length, 0)));
   tokens_.resize(kept);
+  if (kept == 0) from_file_ = false;
   while (pages_.size() > pages_for(kept)) {
     pool_->release(pages_.back());
     pages_.pop_back();
@@ -83,6 +86,7 @@ void Sequence::truncate(std::int64_t length) {
 Sequence Sequence::fork() const {
   Sequence copy(pool_);
   copy.tokens_ = tokens_;
+  copy.from_file_ = from_file_;
   copy.pages_.assign(pages_.begin(), pages_.begin() + static_cast<std::ptrdiff_t>(pages_for(tokens_.size())));
   for (const std::uint32_t page : copy.pages_) pool_->add_reference(page);
   return copy;

@@ -71,6 +71,7 @@ void Sequence::restore(std::span<const std::byte> bytes, std::string_view name, 
                 page.size());
   }
   tokens_ = std::move(state.tokens);
+  from_file_ = !tokens_.empty();
 }
 
 }  // namespace quipu::memory

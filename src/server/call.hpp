@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -52,6 +53,7 @@ struct ServerContext {
   /// Answers as the request was generated, so that heartbeats reach it.
   std::function<void(std::weak_ptr<Generation>)> watch;
   std::chrono::milliseconds stall{60000};  ///< a step that takes longer makes /health complain
+  std::filesystem::path slot_save_path;    ///< where slots are saved; empty: they are not
 };
 
 class Call : public std::enable_shared_from_this<Call> {

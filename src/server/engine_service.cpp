@@ -41,9 +41,16 @@ struct EngineService::Impl {
     std::size_t place = 0;
     std::int64_t prompt_tokens = 0, max_tokens = -1, generated = 0;
   };
+  /// Something to do with a place while no job has it.
+  struct SlotTask {
+    std::size_t place;
+    std::function<bool()> run;  ///< false: the place stays taken until `SlotMemory::collect_saved` names it
+    SlotDone done;
+  };
 
   ServiceOptions options;
   std::unique_ptr<engine::Engine> engine;
+  std::unique_ptr<SlotMemory> slot_memory;
   engine::MemoryReport memory;
   std::int64_t vocab = 0;
   std::size_t places = 0;
@@ -55,12 +62,13 @@ struct EngineService::Impl {
   std::vector<std::unique_ptr<Entry>> waiting;  // by age
   std::vector<JobId> cancels;
   std::vector<SlotView> slots;
+  std::vector<SlotTask> slot_tasks;                  // by age
   std::map<std::string, std::uint64_t> last_served;  // per user: when a job of theirs started, in jobs
   std::map<std::string, std::size_t> running_of;     // per user
   std::uint64_t served = 0;
   JobId last_id = 0;
   std::size_t running = 0;
-  bool draining = false, stopping = false, cancel_everything = false;
+  bool draining = false, stopping = false, cancel_everything = false, saves_ended = false;
   double mean_job_seconds = 1;
   engine::EngineStats stats;
 
@@ -72,7 +80,11 @@ struct EngineService::Impl {
 
   void check(const engine::Request& request) const;
   int retry_after() const;
-  std::size_t next_waiting() const;
+  std::optional<std::size_t> next_waiting() const;
+  bool has_slot_task() const;
+  void run_slot_tasks();
+  void release_place(std::size_t place);
+  void add_slot_task(SlotTask task);
   std::vector<std::unique_ptr<Entry>> take_startable();
   void loop();
   void begin(std::unique_ptr<Entry> entry);
@@ -102,7 +114,11 @@ int EngineService::Impl::retry_after() const {
 
 /// The job that starts next: of the highest priority, of the user with the fewest jobs running, who was
 /// served longest ago, the oldest.
-std::size_t EngineService::Impl::next_waiting() const {
+std::optional<std::size_t> EngineService::Impl::next_waiting() const {
+  if (running >= places) return std::nullopt;
+  const auto has_place = [&](const Entry& e) {
+    return e.job.slot < 0 || !slots[static_cast<std::size_t>(e.job.slot)].busy;
+  };
   const auto running_jobs = [&](const Entry& e) {
     const auto it = running_of.find(e.job.user);
     return it == running_of.end() ? std::size_t{0} : it->second;
@@ -114,26 +130,26 @@ std::size_t EngineService::Impl::next_waiting() const {
   const auto rank = [&](const Entry& e) {
     return std::tuple(-e.job.priority, running_jobs(e), served_at(e), e.id);
   };
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < waiting.size(); ++i) {
-    if (rank(*waiting[i]) < rank(*waiting[best])) best = i;
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    if (has_place(*waiting[i]) && (!best || rank(*waiting[i]) < rank(*waiting[*best]))) best = i;
   }
   return best;
 }
 
 std::vector<std::unique_ptr<EngineService::Impl::Entry>> EngineService::Impl::take_startable() {
   std::vector<std::unique_ptr<Entry>> list;
-  while (!waiting.empty() && running < places) {
-    const std::size_t index = next_waiting();
-    std::unique_ptr<Entry> entry = std::move(waiting[index]);
-    waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(index));
+  while (const std::optional<std::size_t> index = next_waiting()) {
+    std::unique_ptr<Entry> entry = std::move(waiting[*index]);
+    waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(*index));
     if (last_served.size() > 4096) last_served.clear();
     last_served[entry->job.user] = ++served;
     ++running_of[entry->job.user];
     ++running;
-    const auto slot = std::find_if(slots.begin(), slots.end(), [](const SlotView& s) { return !s.busy; });
-    entry->place = slot->id;
-    *slot = {slot->id, entry->id, true, entry->prompt_tokens, 0, entry->max_tokens};
+    const auto is_free = [&](std::size_t place) { return !slots[place].busy; };
+    entry->place = entry->job.slot >= 0 ? static_cast<std::size_t>(entry->job.slot)
+                                        : slot_memory->choose(entry->job.request.prompt, is_free);
+    slots[entry->place] = {entry->place, entry->id, true, entry->prompt_tokens, 0, entry->max_tokens};
     list.push_back(std::move(entry));
   }
   return list;
@@ -149,10 +165,11 @@ void EngineService::Impl::loop() {
     {
       std::unique_lock lock(mutex);
       wake.wait(lock, [&] {
-        return stopping || cancel_everything || !cancels.empty() || !active.empty() ||
-               (!waiting.empty() && running < places);
+        return stopping || cancel_everything || !cancels.empty() || !active.empty() || saves_ended ||
+               has_slot_task() || next_waiting().has_value();
       });
-      if (stopping && active.empty() && waiting.empty()) return;
+      if (stopping && active.empty() && waiting.empty()) break;
+      saves_ended = false;
       cancel_all = cancel_everything || stopping;
       cancel_everything = false;
       to_cancel = std::exchange(cancels, {});
@@ -163,7 +180,56 @@ void EngineService::Impl::loop() {
     apply_cancels(to_cancel, cancel_all);
     if (!active.empty()) step();
     collect();
+    run_slot_tasks();
   }
+  slot_memory->finish_saves();
+  for (const std::size_t place : slot_memory->collect_saved()) release_place(place);
+  const auto closing = std::make_exception_ptr(Error(ErrorCode::cancelled, "the server is shutting down"));
+  for (const SlotTask& task : std::exchange(slot_tasks, {})) task.done({}, closing);
+}
+
+// ---- slots ----
+
+bool EngineService::Impl::has_slot_task() const {
+  return std::any_of(slot_tasks.begin(), slot_tasks.end(),
+                     [&](const SlotTask& task) { return !slots[task.place].busy; });
+}
+
+void EngineService::Impl::run_slot_tasks() {
+  for (const std::size_t place : slot_memory->collect_saved()) release_place(place);
+  while (true) {
+    SlotTask task;
+    {
+      const std::lock_guard lock(mutex);
+      const auto next = std::find_if(slot_tasks.begin(), slot_tasks.end(),
+                                     [&](const SlotTask& t) { return !slots[t.place].busy; });
+      if (next == slot_tasks.end()) return;
+      task = std::move(*next);
+      slot_tasks.erase(next);
+      slots[task.place].busy = true;
+      ++running;
+    }
+    if (task.run()) release_place(task.place);
+  }
+}
+
+void EngineService::Impl::release_place(std::size_t place) {
+  const std::lock_guard lock(mutex);
+  slots[place].busy = false;
+  --running;
+  if (running == 0 && waiting.empty()) idle.notify_all();
+}
+
+void EngineService::Impl::add_slot_task(SlotTask task) {
+  {
+    const std::lock_guard lock(mutex);
+    if (task.place >= places)
+      fail(ErrorCode::invalid_argument, "there is no slot {}, this server has slots 0 to {}", task.place,
+           places - 1);
+    if (draining) fail(ErrorCode::cancelled, "the server is shutting down");
+    slot_tasks.push_back(std::move(task));
+  }
+  wake.notify_all();
 }
 
 void EngineService::Impl::begin(std::unique_ptr<Entry> owned) {
@@ -176,7 +242,7 @@ void EngineService::Impl::begin(std::unique_ptr<Entry> owned) {
         if (inner) inner(event);
       };
   try {
-    entry.engine_id = engine->submit(std::move(entry.job.request));
+    entry.engine_id = slot_memory->submit(entry.place, std::move(entry.job.request));
     active.push_back(std::move(owned));
   } catch (const std::exception& error) {
     engine::Result result;
@@ -228,7 +294,7 @@ void EngineService::Impl::collect() {
   for (auto& entry : active) {
     std::optional<engine::Result> result = engine->take_result(entry->engine_id);
     if (!result) continue;
-    engine->take_sequence(entry->engine_id);  // full pages stay known to the prefix tree
+    slot_memory->finished(entry->place, entry->engine_id, entry->job.slot >= 0);
     finish(*entry, std::move(*result));
     entry.reset();
   }
@@ -288,7 +354,9 @@ EngineService::EngineService(std::shared_ptr<const models::Model> model, engine:
   s.options = options;
   s.places = static_cast<std::size_t>(std::max<std::int64_t>(engine.sequences, 1));
   s.vocab = model->hyperparameters().vocab;
+  engine.last_resort = [&s] { return s.slot_memory->finish_saves(); };
   s.engine = std::make_unique<engine::Engine>(std::move(model), std::move(engine));
+  s.slot_memory = std::make_unique<SlotMemory>(*s.engine, s.places, options.keep_slots);
   s.memory = s.engine->memory();
   for (std::size_t i = 0; i < s.places; ++i) s.slots.push_back({i});
   s.stats = s.engine->stats();
@@ -316,7 +384,12 @@ const ServiceMetrics& EngineService::metrics() const { return impl_->metrics; }
 
 std::vector<JobId> EngineService::submit(std::vector<Job> jobs) {
   Impl& s = *impl_;
-  for (const Job& job : jobs) s.check(job.request);
+  for (const Job& job : jobs) {
+    s.check(job.request);
+    if (job.slot >= static_cast<std::int64_t>(s.places))
+      fail(ErrorCode::invalid_argument, "id_slot is {}, this server has slots 0 to {}", job.slot,
+           s.places - 1);
+  }
   std::vector<JobId> ids;
   {
     const std::lock_guard lock(s.mutex);
@@ -342,6 +415,41 @@ std::vector<JobId> EngineService::submit(std::vector<Job> jobs) {
   }
   s.wake.notify_all();
   return ids;
+}
+
+void EngineService::save_slot(std::size_t place, const std::filesystem::path& path, SlotDone done) {
+  Impl& s = *impl_;
+  const auto wake = [&s] {
+    {
+      const std::lock_guard lock(s.mutex);
+      s.saves_ended = true;
+    }
+    s.wake.notify_all();
+  };
+  s.add_slot_task({place,
+                   [&s, place, path, done, wake] {
+                     s.slot_memory->save(place, path, done, wake);
+                     return false;
+                   },
+                   done});
+}
+void EngineService::restore_slot(std::size_t place, const std::filesystem::path& path, SlotDone done) {
+  Impl& s = *impl_;
+  s.add_slot_task({place,
+                   [&s, place, path, done] {
+                     s.slot_memory->restore(place, path, done);
+                     return true;
+                   },
+                   done});
+}
+void EngineService::erase_slot(std::size_t place, SlotDone done) {
+  Impl& s = *impl_;
+  s.add_slot_task({place,
+                   [&s, place, done] {
+                     s.slot_memory->erase(place, done);
+                     return true;
+                   },
+                   done});
 }
 
 void EngineService::cancel(JobId id) {

@@ -12,6 +12,7 @@
 #include "core/error.hpp"
 #include "engine/engine.hpp"
 #include "server/metrics.hpp"
+#include "server/slots.hpp"
 
 namespace quipu::server {
 
@@ -23,6 +24,7 @@ struct Job {
   engine::Request request;
   std::string user;                             ///< who asks: users take turns
   int priority = 0;                             ///< higher ones start first
+  std::int64_t slot = -1;                       ///< the place it must have; -1: any
   std::function<void(engine::Result)> on_done;  ///< once, when the job is over, however it ended
 };
 
@@ -56,6 +58,7 @@ struct ServiceMetrics {
 
 struct ServiceOptions {
   std::size_t queue = 256;  ///< jobs that may wait for a place in the engine
+  bool keep_slots = false;  ///< places remember what ran in them, so that it can be saved and gone on from
 };
 
 class EngineService {
@@ -81,6 +84,13 @@ class EngineService {
   std::vector<JobId> submit(std::vector<Job> jobs);
   /// Ends a job before the next step; its `on_done` tells. Unknown and finished ones are left alone.
   void cancel(JobId id);
+
+  /// Operations on a place; they wait until it is free. `done` is told of failures, also when the service
+  /// ends first. Throws `Error` (invalid_argument) for a place that there is not, and (cancelled) once it
+  /// drains.
+  void save_slot(std::size_t place, const std::filesystem::path& path, SlotDone done);
+  void restore_slot(std::size_t place, const std::filesystem::path& path, SlotDone done);
+  void erase_slot(std::size_t place, SlotDone done);
 
   /// Refuses new jobs from now on.
   void drain();

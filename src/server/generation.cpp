@@ -143,6 +143,7 @@ Job RunningGeneration::make_job(std::size_t choice) {
   Job job;
   job.user = s_.user;
   job.priority = s_.request.priority;
+  job.slot = s_.request.slot;
   job.request = s_.request.options;
   job.request.prompt = s_.request.prompts[choice / n];
   job.request.sampling.seed += choice % n;

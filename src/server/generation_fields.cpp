@@ -129,6 +129,11 @@ std::vector<std::string> read_stop(const Fields& fields, std::string_view name) 
   return stops;
 }
 
+void read_placement(const Fields& fields, GenerationRequest& request) {
+  request.slot = fields.integer("id_slot", -1, 1 << 20).value_or(-1);
+  request.priority = static_cast<int>(fields.integer("priority", -100, 100).value_or(0));
+}
+
 void refuse_field(const Fields& fields, std::string_view name, std::string_view reason) {
   if (fields.has(name))
     bad_field(fields.path(name), "\"{}\" is not supported: {}", fields.path(name), reason);

@@ -3,6 +3,7 @@
 
 #include "server/models.hpp"
 #include "server/request_fields.hpp"
+#include "server/request_model.hpp"
 
 namespace quipu::server {
 
@@ -13,6 +14,10 @@ engine::Request read_generation_fields(const Fields& fields, const Served& serve
 
 /// The stop strings of field `name`: a string or a list of at most 64.
 std::vector<std::string> read_stop(const Fields& fields, std::string_view name);
+
+/// Where and when: `id_slot` (llama.cpp's: the place to run in, -1: any) and `priority` (-100 to 100, higher
+/// ones start first).
+void read_placement(const Fields& fields, GenerationRequest& request);
 
 /// Refuses fields that ask for something this server cannot do, rather than answer as if they were not there.
 void refuse_field(const Fields& fields, std::string_view name, std::string_view reason);

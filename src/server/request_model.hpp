@@ -28,7 +28,8 @@ struct GenerationRequest {
   std::optional<std::size_t> logprobs;
   bool want_prompt_logprobs = false;  ///< with `logprobs`, for the prompt's tokens as well
   bool stream = false;
-  int priority = 0;
+  int priority = 0;        ///< higher ones start first
+  std::int64_t slot = -1;  ///< the place it must have, see Job
   /// How answers are taken apart into text, reasoning and calls; null: all is text.
   std::shared_ptr<const text::OutputFormat> output;
   text::OutputStart output_start = text::OutputStart::answer;

@@ -84,6 +84,7 @@ void Server::Impl::set_up() {
   context.workers = workers.get();
   context.version = options.version;
   context.stall = options.stall;
+  context.slot_save_path = options.slot_save_path;
   context.draining = [this] { return draining.load(); };
   context.metrics_text = [this] {
     return server_metrics_text(*models, http_metrics, http->connections(), options.version);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,7 @@ struct ServerOptions {
   std::chrono::milliseconds heartbeat{15000};  ///< of silent streams
   std::chrono::milliseconds stall{60000};      ///< a step that takes longer makes /health complain
   int workers = 2;
+  std::filesystem::path slot_save_path;  ///< where slots are saved; empty: they are not
   std::string version;
 };
 

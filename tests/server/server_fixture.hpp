@@ -21,6 +21,7 @@ struct ServerSettings {
   std::size_t queue = 64;
   std::uint32_t pool_pages = 0;
   bool prefix_cache = true, spm = false;
+  bool keep_slots = false;
   std::string chat_template =
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
@@ -56,6 +57,7 @@ class TestServer {
       options.backends.push_back(backends::make_cpu_backend(std::move(cpu)));
       server::ServiceOptions service;
       service.queue = s.queue;
+      service.keep_slots = s.keep_slots;
       served->service = std::make_unique<server::EngineService>(models::Model::load(entry.path),
                                                                 std::move(options), service);
       return served;

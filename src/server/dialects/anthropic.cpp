@@ -334,6 +334,7 @@ GenerationRequest read_request(const Fields& fields, const std::shared_ptr<Serve
   const text::Prompt prompt = make_prompt(*served, conversation);
   request.prompts.push_back(text::encode_rendered(served->model().tokenizer(), prompt.rendered));
   request.options = read_generation_fields(fields, *served);
+  read_placement(fields, request);
   request.options.stop = read_stop(fields, "stop_sequences");
   hold_answer(request, fields, *served, conversation, prompt, read_tool_choice(fields));
   return request;

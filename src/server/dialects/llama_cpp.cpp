@@ -45,7 +45,8 @@ std::string token_text(const text::Tokenizer& tokenizer, const std::optional<tex
   return token ? text::valid_utf8(tokenizer.text(*token)) : std::string();
 }
 
-/// Runs on the first model, or the one that the body names.
+}  // namespace
+
 void with_body(const std::shared_ptr<Call>& call,
                std::function<void(const Fields&, const std::shared_ptr<Served>&)> then) {
   auto body = std::make_shared<const json::object>(
@@ -56,8 +57,6 @@ void with_body(const std::shared_ptr<Call>& call,
     then(Fields(*body), served);
   });
 }
-
-}  // namespace
 
 json::object error_object(const RequestError& error) {
   json::object inner;
@@ -194,30 +193,6 @@ void props(const std::shared_ptr<Call>& call) {
   });
 }
 
-void slots(const std::shared_ptr<Call>& call) {
-  json::array list;
-  for (const Models::Listed& listed : call->context->models->list()) {
-    if (!listed.served) continue;
-    const EngineService& service = *listed.served->service;
-    for (const SlotView& slot : service.slots()) {
-      json::object object;
-      object["id"] = slot.id;
-      object["id_task"] = slot.busy ? static_cast<std::int64_t>(slot.job) : -1;
-      object["model"] = listed.entry.id;
-      object["n_ctx"] = service.memory().context;
-      object["speculative"] = false;
-      object["is_processing"] = slot.busy;
-      object["n_prompt_tokens"] = slot.prompt_tokens;
-      object["next_token"] = json::array{
-          json::object{{"has_next_token", slot.busy},
-                       {"n_decoded", slot.generated_tokens},
-                       {"n_remain", slot.max_tokens < 0 ? -1 : slot.max_tokens - slot.generated_tokens}}};
-      list.push_back(std::move(object));
-    }
-  }
-  call->respond_json(json::serialize(list));
-}
-
 void health(const std::shared_ptr<Call>& call) {
   const ServerContext& context = *call->context;
   const auto unavailable = [&](std::string_view message) {
@@ -264,6 +239,7 @@ class LlamaCpp final : public Dialect {
         {"POST", "/apply-template", apply_template},
         {"GET", "/props", props},
         {"GET", "/slots", slots, true},
+        {"POST", "/slots/*", slot_action},
     };
   }
 

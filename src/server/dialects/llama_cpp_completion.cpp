@@ -76,6 +76,7 @@ class Format final : public AnswerFormat {
     json::object settings;
     bool return_tokens = false, probabilities = false;
     std::size_t n = 1;
+    std::int64_t slot = -1;
   };
   explicit Format(Settings settings) : s_(std::move(settings)) {}
 
@@ -104,6 +105,7 @@ class Format final : public AnswerFormat {
   json::object last(const Outcome& outcome, bool whole) const {
     json::object object;
     object["index"] = outcome.choice;
+    object["id_slot"] = s_.slot;
     object["content"] = whole ? outcome.text : std::string();
     object["tokens"] =
         whole && s_.return_tokens ? json::array(outcome.tokens.begin(), outcome.tokens.end()) : json::array();
@@ -143,6 +145,7 @@ void completion(const std::shared_ptr<Call>& call) {
     refuse_what_cannot_be_obeyed(fields);
     GenerationRequest request;
     request.options = read_generation_fields(fields, *served);
+    read_placement(fields, request);
     for (const std::string_view name : {"n_predict", "max_tokens"}) {
       if (const auto most = fields.integer(name, -1)) {
         request.options.max_tokens = *most;
@@ -159,6 +162,7 @@ void completion(const std::shared_ptr<Call>& call) {
     Format::Settings settings;
     settings.model = served->entry.id;
     settings.n = static_cast<std::size_t>(request.n);
+    settings.slot = request.slot;
     settings.return_tokens = fields.boolean("return_tokens").value_or(false);
     settings.probabilities = request.logprobs.has_value();
     settings.settings = settings_object(request.options);

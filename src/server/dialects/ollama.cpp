@@ -217,6 +217,7 @@ void chat(const std::shared_ptr<Call>& call) {
     }
     GenerationRequest request;
     request.options = read_options(fields, *served);
+    read_placement(fields, request);
     request.stream = fields.boolean("stream").value_or(true);
     text::Conversation conversation;
     conversation.messages = text::read_messages(to_template_data(*fields.find("messages")));
@@ -242,6 +243,7 @@ void generate(const std::shared_ptr<Call>& call) {
       bad_field("suffix", "\"suffix\" is not supported: the model has no fill-in-the-middle tokens");
     GenerationRequest request;
     request.options = read_options(fields, *served);
+    read_placement(fields, request);
     request.stream = fields.boolean("stream").value_or(true);
     if (fields.boolean("raw").value_or(false) || served->chat_format == nullptr) {
       request.prompts.push_back(served->model().tokenizer().encode(prompt));

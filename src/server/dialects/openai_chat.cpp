@@ -229,6 +229,7 @@ void chat_completions(const std::shared_ptr<Call>& call) {
     refuse_what_cannot_be_obeyed(fields);
     GenerationRequest request;
     request.options = read_generation_fields(fields, *served);
+    read_placement(fields, request);
     request.options.max_tokens =
         read_max_tokens(fields, {"max_completion_tokens", "max_tokens"}, served->defaults.max_tokens);
     request.n = fields.integer("n", 1, kMostChoices).value_or(1);

@@ -170,6 +170,7 @@ void completions(const std::shared_ptr<Call>& call) {
       bad_field("suffix", "\"suffix\" is not supported: the model has no fill-in-the-middle tokens");
     GenerationRequest request;
     request.options = read_generation_fields(fields, *served);
+    read_placement(fields, request);
     request.options.max_tokens = read_max_tokens(fields, {"max_tokens"}, 16);  // the dialect's default
     request.options.constraint = read_constraint(fields, *served);
     request.n = fields.integer("n", 1, kMostChoices).value_or(1);
