@@ -1,15 +1,21 @@
 // `quipu serve`: models over HTTP.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <ctime>
 #include <filesystem>
+#include <regex>
 #include <thread>
 
 #include "cli.hpp"
 #include "commands.hpp"
+#include "convert/convert.hpp"
+#include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/mapped_file.hpp"
+#include "engine/machine_memory.hpp"
 #include "flags.hpp"
 #include "interrupt.hpp"
 #include "output.hpp"
@@ -29,7 +35,8 @@ struct ServeFlags {
   std::vector<std::string> api_keys, cors_origins;
   std::int64_t port = 8080, parallel = 0, queue = 256, io_threads = 2, drain_seconds = 30;
   std::int64_t heartbeat_seconds = 15, max_body_mib = 32, idle_seconds = 300;
-  std::string slot_save_path;
+  std::string slot_save_path, models_dir, cache_dir;
+  std::int64_t models_max = 4, idle_unload = 0, cache_dir_mib = 8192;
   bool no_prefix_cache = false;
 };
 
@@ -58,14 +65,71 @@ server::ModelEntry entry_of(const ServeFlags& flags) {
   return entry;
 }
 
-std::unique_ptr<server::Served> load(const ServeFlags& flags, const server::ModelEntry& entry) {
+/// The GGUF files of a folder (of a split model the first one) and its folders with a config.json, by name.
+std::vector<server::ModelEntry> entries_in(const std::filesystem::path& folder) {
+  static const std::regex kShard("(.*)-([0-9]{5})-of-[0-9]{5}");
+  std::error_code error;
+  std::vector<server::ModelEntry> entries;
+  for (const auto& item : std::filesystem::directory_iterator(folder, error)) {
+    const std::filesystem::path& path = item.path();
+    const bool file = item.is_regular_file(error) && path.extension() == ".gguf";
+    if (!file && !convert::is_model_folder(path)) continue;
+    server::ModelEntry entry;
+    entry.path = path;
+    entry.id = file ? path.stem().string() : path.filename().string();
+    if (entry.id.rfind("mmproj", 0) == 0) continue;  // a part of other models
+    entry.aliases = {path.filename().string()};
+    std::smatch parts;
+    const std::string stem = entry.id;
+    if (file && std::regex_match(stem, parts, kShard)) {
+      if (parts[2] != "00001") continue;
+      entry.id = parts[1];
+    }
+    entries.push_back(std::move(entry));
+  }
+  if (error) fail(ErrorCode::not_found, "--models-dir {}: {}", printable(folder.string()), error.message());
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  return entries;
+}
+
+/// The model of -m first, then those of --models-dir.
+std::vector<server::ModelEntry> all_entries(const ServeFlags& flags) {
+  std::vector<server::ModelEntry> entries;
+  if (!flags.model.model.empty() || flags.models_dir.empty()) entries.push_back(entry_of(flags));
+  if (flags.models_dir.empty()) return entries;
+  for (server::ModelEntry& entry : entries_in(flags.models_dir)) {
+    const bool again =
+        !entries.empty() && (entry.path == entries.front().path || entry.id == entries.front().id);
+    if (!again) entries.push_back(std::move(entry));
+  }
+  if (entries.empty())
+    fail(ErrorCode::not_found, "--models-dir {} holds no .gguf file", printable(flags.models_dir));
+  return entries;
+}
+
+/// `budget`: bytes for all models together; 0: what the machine has free. `taken`: of it by other models.
+std::unique_ptr<server::Served> load(const ServeFlags& flags, const server::ModelEntry& entry,
+                                     std::uint64_t budget, std::uint64_t taken) {
   ModelFlags model_flags = flags.model;
   model_flags.model = entry.path.string();
   auto model = load_model(model_flags);
   engine::EngineOptions options = flags.engine.options();
   options.prefix_cache = !flags.no_prefix_cache;
   options.shrink_pool = true;
+  if (!flags.cache_dir.empty()) {
+    options.page_store = flags.cache_dir;
+    options.page_store_bytes = static_cast<std::uint64_t>(flags.cache_dir_mib) << 20;
+    options.page_store_build = xxh64(MappedFile("/proc/self/exe").bytes());
+  }
   options.sequences = flags.parallel > 0 ? flags.parallel : kDefaultParallel;
+  if (budget > 0) {
+    if (taken >= budget)
+      fail(ErrorCode::out_of_memory, "other models hold {} of the budget of {}", size_text(taken),
+           size_text(budget));
+    options.memory_budget = budget - taken;
+  }
+  // Rather unload another model than give this one a shorter context than it has alone.
+  if (taken > 0 && options.context == 0) options.context = model->hyperparameters().trained_context;
   auto served = std::make_unique<server::Served>();
   served->entry = entry;
   served->loaded_at = static_cast<std::int64_t>(std::time(nullptr));
@@ -114,6 +178,7 @@ server::ServerOptions server_options(const ServeFlags& flags) {
 /// The state of the model that everything waits for; an exception when it cannot be loaded.
 bool ready(server::Server& server) {
   const server::Models::Listed first = server.models().list().front();
+  if (first.state == server::Models::State::unloaded) return true;  // when it is asked for
   if (first.state == server::Models::State::failed) fail(ErrorCode::io, "{}", first.error);
   return first.state == server::Models::State::ready;
 }
@@ -122,9 +187,22 @@ void serve(const ServeFlags& flags) {
   flags.sampling.validate();
   if (std::getenv("QUIPU_LOG") == nullptr) log::set_level(log::Level::info);
   server::ServerOptions options = server_options(flags);
+  server::ModelsOptions several;
+  std::uint64_t budget = 0;
+  if (!flags.models_dir.empty()) {
+    several.most_loaded = static_cast<std::size_t>(flags.models_max);
+    several.preload = !flags.model.model.empty();
+    several.discover = [folder = flags.models_dir] { return entries_in(folder); };
+    budget = flags.engine.memory_budget;
+    if (budget == 0) budget = engine::free_memory().bytes / 10 * 9;  // as of now: caches fill later
+  }
+  several.keep_idle = std::chrono::seconds(flags.idle_unload);
   auto models = std::make_unique<server::Models>(
-      std::vector<server::ModelEntry>{entry_of(flags)},
-      [flags](const server::ModelEntry& entry) { return load(flags, entry); });
+      all_entries(flags),
+      [flags, budget](const server::ModelEntry& entry, std::uint64_t taken) {
+        return load(flags, entry, budget, taken);
+      },
+      several);
   InterruptGuard guard;
   server::Server server(std::move(options), std::move(models));
   server.start();
@@ -154,6 +232,12 @@ void add_serve(CLI::App& app) {
                   "Answer over HTTP: the OpenAI, Anthropic, Ollama and llama.cpp interfaces, and a web page");
   auto flags = std::make_shared<ServeFlags>();
   flags->model.add(command);
+  text_option(command, "--models-dir", flags->models_dir,
+              "folder of further models: each is loaded when a request names it");
+  integer_option(command, "--models-max", flags->models_max, {1, 1000},
+                 "models in memory at a time; further ones replace the one idle longest");
+  integer_option(command, "--idle-unload", flags->idle_unload, {0, 86400 * 365, "0: never"},
+                 "seconds without a request after which a model is unloaded");
   text_option(command, "-a,--alias", flags->alias, "names of the model for clients, separated by commas");
   text_option(command, "--host", flags->host, "address to listen on; unix:PATH for a Unix socket");
   integer_option(command, "--port", flags->port, {0, 65535, "0: any free one"}, "port to listen on");
@@ -172,6 +256,10 @@ void add_serve(CLI::App& app) {
                  "sequences that may wait; beyond: 429 with Retry-After");
   flag_option(command, "--no-prefix-cache", flags->no_prefix_cache,
               "do not share computed prompts between requests");
+  text_option(command, "--cache-dir", flags->cache_dir,
+              "folder that keeps computed prompts: those given up for others, and all of them at the end");
+  integer_option(command, "--cache-dir-mib", flags->cache_dir_mib, {1, 1 << 30},
+                 "most MiB of its files, per model");
   text_option(command, "--slot-save-path", flags->slot_save_path,
               "folder that POST /slots/ID?action=save and restore use; slots then remember what ran in them");
   integer_option(command, "--drain-seconds", flags->drain_seconds, {0, 86400},

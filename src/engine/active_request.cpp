@@ -247,6 +247,24 @@ void ActiveRequest::reuse(memory::PrefixTree& tree) {
   if (!shifted_) result_.usage.cached_tokens = std::min(result_.usage.cached_tokens + added, prompt);
 }
 
+void ActiveRequest::note_cache(const memory::PrefixTree* tree) {
+  if (std::exchange(cache_noted_, true)) return;
+  const auto wanted = tokens().first(tokens_.size() - 1);
+  if (static_cast<std::int64_t>(wanted.size()) - sequence_.length() < graph::kPagePositions) return;
+  std::string& note = result_.cache_note;
+  if (request_.want_prompt_logits) {
+    note = "the prompt's own probabilities were asked for";
+  } else if (tree == nullptr) {
+    note = "the prefix cache is off";
+  } else if (!request_.reuse_prefix) {
+    note = "cache_prompt is false";
+  } else if (!computed_here_) {
+    note = "it goes on from a saved slot";
+  } else {
+    note = tree->why_not(wanted);
+  }
+}
+
 void ActiveRequest::drop_memory() {
   sequence_.truncate(0);
   result_.usage.cached_tokens = 0;  // whatever was reused is computed after all

@@ -55,6 +55,9 @@ class ActiveRequest {
   void complete();
   /// Takes over known pages that hold the next tokens, but for the last token: its logits are not stored.
   void reuse(memory::PrefixTree& tree);
+  /// Before the first step: says in the result why no more of the prompt is known. `tree`: null when it is
+  /// off.
+  void note_cache(const memory::PrefixTree* tree);
   /// Whether it may use pages that others computed.
   bool takes_prefix() const {
     return computed_here_ && request_.reuse_prefix && !request_.want_prompt_logits;
@@ -92,7 +95,7 @@ class ActiveRequest {
   std::vector<std::size_t> text_start_;  // per generated token: bytes of text before it
   std::size_t decoded_bytes_ = 0;
   std::int64_t prompt_logits_done_ = 0;
-  bool shifted_ = false;
+  bool shifted_ = false, cache_noted_ = false;
   bool shortened_ = false;  // the constrained text was led to its end, as the tokens ran out
   Result result_;
   std::optional<Clock::time_point> started_, first_token_;

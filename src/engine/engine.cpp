@@ -81,6 +81,7 @@ struct Engine::Impl {
   Running running;  // by age
   std::map<RequestId, Result> results;
   Unclaimed unclaimed{8};
+  std::optional<memory::PageStore> store;
   std::optional<memory::PrefixTree> tree;
   memory::PrefixTree* shared_pages() { return tree ? &*tree : nullptr; }
   Scheduler scheduler;
@@ -175,7 +176,12 @@ void Engine::Impl::decide_memory() {
   std::shared_ptr<backends::Backend> backend = options.backends.front();
   auto* made = new memory::PagePool(*backend, 0, hyper, kv_layers, kv);
   pool = std::shared_ptr<memory::PagePool>(made, [backend](memory::PagePool* p) { delete p; });
-  if (options.prefix_cache) tree.emplace(pool);
+  if (!options.prefix_cache) return;
+  if (!options.page_store.empty()) {
+    const std::uint64_t fingerprint = model->fingerprint() ^ options.page_store_build;
+    store.emplace(*pool, memory::PageStoreOptions{options.page_store, options.page_store_bytes, fingerprint});
+  }
+  tree.emplace(pool, store ? &*store : nullptr);
 }
 
 // ---- a step: schedule, run, account ----
@@ -185,6 +191,7 @@ void Engine::Impl::admit() {
   while (!waiting.empty() && running.size() < most) {
     ActiveRequest& next = *waiting.front();
     if (tree) next.reuse(*tree);
+    next.note_cache(shared_pages());
     // Starting it must not take pages from those that run; alone it may always start.
     const auto needed = static_cast<std::size_t>(next.pending() + next.sequence().length()) /
                             static_cast<std::size_t>(graph::kPagePositions) +
@@ -380,6 +387,7 @@ EngineStats Engine::stats() const {
   stats.pages = e.pool->capacity();
   stats.free_pages = e.pool->free_pages();
   stats.tree_pages = e.tree ? e.tree->pages() : 0;
+  if (e.store) stats.stored = e.store->stats();
   return stats;
 }
 

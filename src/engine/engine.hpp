@@ -13,6 +13,7 @@
 #include "backends/backend.hpp"
 #include "engine/sampling/sampler.hpp"
 #include "memory/kv_cache.hpp"
+#include "memory/page_store.hpp"
 #include "models/model.hpp"
 
 namespace quipu::text::grammar {
@@ -40,6 +41,10 @@ struct EngineOptions {
   /// Share full pages of prompts and answers between requests (but not what came from a file). Results are
   /// the same bytes; cached_tokens tells what was shared.
   bool prefix_cache = false;
+  /// Folder for the pages that the prefix cache gives up, and for all of them at the end; empty: none.
+  std::filesystem::path page_store;
+  std::uint64_t page_store_bytes = 0;                ///< most bytes of its files
+  std::uint64_t page_store_build = 0;                ///< pages that another build has stored are not used
   bool scatter_pages = memory::KvOptions{}.scatter;  ///< see memory::KvOptions
   /// Called when a request needs a page and nobody is left who could give one: may destroy or park sequences
   /// that were taken from the engine; true when it did. None: such a request ends with an error.
@@ -105,8 +110,9 @@ struct Result {
   std::vector<std::int32_t> tokens;
   std::string text;
   StopReason stop = StopReason::none;
-  std::string stop_text;  ///< when stop == stop_string: which one
-  std::string error;      ///< when stop == error
+  std::string stop_text;   ///< when stop == stop_string: which one
+  std::string error;       ///< when stop == error
+  std::string cache_note;  ///< why no more of the prompt was found computed; empty: all was that can be
   Usage usage;
 };
 
@@ -119,7 +125,8 @@ struct EngineStats {
   std::size_t sequences = 0;      ///< that had rows in the last step
   std::uint64_t preemptions = 0;  ///< since the start: sequences that gave up their pages to others
   std::uint32_t pages = 0, free_pages = 0;
-  std::size_t tree_pages = 0;  ///< known to the prefix tree, in use or not
+  std::size_t tree_pages = 0;     ///< known to the prefix tree, in use or not
+  memory::PageStoreStats stored;  ///< of the folder for its pages
 };
 
 /// One model on one set of devices. Not thread-safe: one thread drives `step()`. Callbacks may call `submit`

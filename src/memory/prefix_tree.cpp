@@ -5,33 +5,52 @@
 #include <utility>
 #include <vector>
 
+#include "core/checksum.hpp"
+#include "core/error.hpp"
+
 namespace quipu::memory {
 
 namespace {
 using Edge = std::vector<std::int32_t>;
 }  // namespace
 
+namespace {
+constexpr std::size_t kMostGivenUp = 1 << 16;
+std::uint64_t hash_of(std::span<const std::int32_t> tokens) { return xxh64(std::as_bytes(tokens)); }
+}  // namespace
+
 struct PrefixTree::Node {
   std::uint32_t page = 0;
   std::uint64_t last_used = 0;
+  Node* parent = nullptr;
+  const Edge* edge = nullptr;  // from the parent; null: the root
   std::map<Edge, std::unique_ptr<Node>> children;
 };
 
-PrefixTree::PrefixTree(std::shared_ptr<PagePool> pool)
-    : pool_(std::move(pool)), root_(std::make_unique<Node>()) {}
+PrefixTree::PrefixTree(std::shared_ptr<PagePool> pool, PageStore* store)
+    : pool_(std::move(pool)), root_(std::make_unique<Node>()), store_(store) {}
 
 PrefixTree::~PrefixTree() {
   // Without recursion: a chain is as deep as the longest context has pages.
-  std::vector<std::unique_ptr<Node>> open;
-  open.push_back(std::move(root_));
-  while (!open.empty()) {
-    const std::unique_ptr<Node> node = std::move(open.back());
-    open.pop_back();
-    for (auto& [edge, child] : node->children) {
+  std::vector<Node*> all{root_.get()};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (auto& [edge, child] : all[i]->children) {
+      if (store_ != nullptr) store_->put(path_of(*child), child->page);
       pool_->release(child->page);
-      open.push_back(std::move(child));
+      all.push_back(child.get());
     }
   }
+  for (; all.size() > 1; all.pop_back()) all.back()->children.clear();
+}
+
+std::vector<std::int32_t> PrefixTree::path_of(const Node& node) {
+  std::vector<const Edge*> edges;
+  for (const Node* at = &node; at->edge != nullptr; at = at->parent) edges.push_back(at->edge);
+  std::vector<std::int32_t> tokens;
+  tokens.reserve(edges.size() * kPage);
+  for (auto it = edges.rbegin(); it != edges.rend(); ++it)
+    tokens.insert(tokens.end(), (*it)->begin(), (*it)->end());
+  return tokens;
 }
 
 void PrefixTree::insert(const Sequence& sequence) {
@@ -40,16 +59,37 @@ void PrefixTree::insert(const Sequence& sequence) {
   const auto tokens = sequence.tokens();
   for (std::size_t i = 0; (i + 1) * kPage <= tokens.size(); ++i) {
     const auto part = tokens.subspan(i * kPage, kPage);
-    std::unique_ptr<Node>& child = node->children[Edge(part.begin(), part.end())];
-    if (child == nullptr) {
-      child = std::make_unique<Node>();
-      child->page = sequence.pages()[i];
-      pool_->add_reference(child->page);
+    const auto [at, added] = node->children.try_emplace(Edge(part.begin(), part.end()));
+    if (added) {
+      at->second = std::make_unique<Node>();
+      at->second->page = sequence.pages()[i];
+      at->second->parent = node;
+      at->second->edge = &at->first;
+      pool_->add_reference(at->second->page);
       ++pages_;
     }
-    child->last_used = clock_;
-    node = child.get();
+    node = at->second.get();
+    node->last_used = clock_;
   }
+}
+
+/// The page behind `parent`, from the store; `tokens` end with it. Null when it is not there.
+PrefixTree::Node* PrefixTree::load(Node& parent, std::span<const std::int32_t> tokens) {
+  if (store_ == nullptr || !store_->holds(tokens)) return nullptr;
+  std::optional<std::uint32_t> page = pool_->take();
+  if (!page && evict_older(clock_)) page = pool_->take();
+  if (!page) return nullptr;
+  if (!store_->get(tokens, *page)) {
+    pool_->release(*page);
+    return nullptr;
+  }
+  const auto part = tokens.last(kPage);
+  const auto at = parent.children.emplace(Edge(part.begin(), part.end()), std::make_unique<Node>()).first;
+  at->second->page = *page;  // the reference that it came with is the tree's
+  at->second->parent = &parent;
+  at->second->edge = &at->first;
+  ++pages_;
+  return at->second.get();
 }
 
 std::int64_t PrefixTree::extend(Sequence& sequence, std::span<const std::int32_t> tokens) {
@@ -61,8 +101,12 @@ std::int64_t PrefixTree::extend(Sequence& sequence, std::span<const std::int32_t
   for (std::size_t at = 0; at + kPage <= tokens.size(); at += kPage) {
     const auto part = tokens.subspan(at, kPage);
     const auto found = node->children.find(Edge(part.begin(), part.end()));
-    if (found == node->children.end()) break;
-    node = found->second.get();
+    if (found != node->children.end()) {
+      node = found->second.get();
+    } else {
+      node = at < length ? nullptr : load(*node, tokens.first(at + kPage));
+      if (node == nullptr) break;
+    }
     node->last_used = clock_;
     if (at < length) continue;
     sequence.append_shared_page(node->page, part);
@@ -71,19 +115,44 @@ std::int64_t PrefixTree::extend(Sequence& sequence, std::span<const std::int32_t
   return added;
 }
 
-std::int64_t PrefixTree::known(std::span<const std::int32_t> tokens) const {
+const PrefixTree::Node* PrefixTree::deepest(std::span<const std::int32_t> tokens, std::size_t& length) const {
   const Node* node = root_.get();
-  std::size_t at = 0;
-  for (; at + kPage <= tokens.size(); at += kPage) {
-    const auto part = tokens.subspan(at, kPage);
+  for (length = 0; length + kPage <= tokens.size(); length += kPage) {
+    const auto part = tokens.subspan(length, kPage);
     const auto found = node->children.find(Edge(part.begin(), part.end()));
     if (found == node->children.end()) break;
     node = found->second.get();
   }
-  return static_cast<std::int64_t>(at);
+  return node;
 }
 
-bool PrefixTree::evict() {
+std::int64_t PrefixTree::known(std::span<const std::int32_t> tokens) const {
+  std::size_t length = 0;
+  deepest(tokens, length);
+  return static_cast<std::int64_t>(length);
+}
+
+std::string PrefixTree::why_not(std::span<const std::int32_t> tokens) const {
+  std::size_t length = 0;
+  const Node* node = deepest(tokens, length);
+  if (length + kPage > tokens.size()) return {};
+  if (given_up_.count(hash_of(tokens.first(length + kPage))) != 0)
+    return fmt::format("tokens {} to {} were known and gave their memory to others", length,
+                       length + kPage - 1);
+  const auto next = tokens.subspan(length, kPage);
+  std::size_t longest = 0;
+  for (const auto& [edge, child] : node->children) {
+    const auto same = std::mismatch(edge.begin(), edge.end(), next.begin()).first - edge.begin();
+    longest = std::max(longest, static_cast<std::size_t>(same));
+  }
+  if (longest > 0) return fmt::format("what is known differs from token {} on", length + longest);
+  return length == 0 ? "nothing known begins so"
+                     : fmt::format("nothing known goes on behind token {}", length - 1);
+}
+
+bool PrefixTree::evict() { return evict_older(UINT64_MAX); }
+
+bool PrefixTree::evict_older(std::uint64_t than) {
   Node* parent_of_oldest = nullptr;
   std::map<Edge, std::unique_ptr<Node>>::iterator oldest;
   std::vector<Node*> open{root_.get()};
@@ -94,7 +163,7 @@ bool PrefixTree::evict() {
       Node* child = it->second.get();
       if (!child->children.empty()) {
         open.push_back(child);
-      } else if (pool_->references(child->page) == 1 &&
+      } else if (pool_->references(child->page) == 1 && child->last_used < than &&
                  (parent_of_oldest == nullptr || child->last_used < oldest->second->last_used)) {
         parent_of_oldest = node;
         oldest = it;
@@ -102,6 +171,10 @@ bool PrefixTree::evict() {
     }
   }
   if (parent_of_oldest == nullptr) return false;
+  const std::vector<std::int32_t> path = path_of(*oldest->second);
+  if (store_ != nullptr) store_->put(path, oldest->second->page);
+  if (given_up_.size() >= kMostGivenUp) given_up_.clear();
+  given_up_.insert(hash_of(path));
   pool_->release(oldest->second->page);
   parent_of_oldest->children.erase(oldest);
   --pages_;

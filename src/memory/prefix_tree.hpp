@@ -4,8 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <unordered_set>
+#include <vector>
 
 #include "memory/kv_cache.hpp"
+#include "memory/page_store.hpp"
 
 namespace quipu::memory {
 
@@ -14,7 +18,9 @@ namespace quipu::memory {
 /// to each page. One pool; not thread-safe.
 class PrefixTree {
  public:
-  explicit PrefixTree(std::shared_ptr<PagePool> pool);
+  /// `store`: takes the pages that are given up, and gives them back; null: none. It must outlive the tree.
+  explicit PrefixTree(std::shared_ptr<PagePool> pool, PageStore* store = nullptr);
+  /// The store gets all pages.
   ~PrefixTree();
 
   /// Adds the full pages of the sequence that are not known yet. Only for sequences whose content was
@@ -25,6 +31,8 @@ class PrefixTree {
   std::int64_t extend(Sequence& sequence, std::span<const std::int32_t> tokens);
   /// How many of the first tokens are known; a multiple of the page size.
   std::int64_t known(std::span<const std::int32_t> tokens) const;
+  /// Why no more of the first tokens are known, for people; empty when all whole pages are.
+  std::string why_not(std::span<const std::int32_t> tokens) const;
   /// Frees the page that was used longest ago among those no sequence holds and none follows. False when
   /// there is none.
   bool evict();
@@ -32,9 +40,16 @@ class PrefixTree {
 
  private:
   struct Node;
+  /// The tokens from the first to the end of the node's page.
+  static std::vector<std::int32_t> path_of(const Node& node);
+  Node* load(Node& parent, std::span<const std::int32_t> tokens);
+  bool evict_older(std::uint64_t than);
+  const Node* deepest(std::span<const std::int32_t> tokens, std::size_t& length) const;
   std::shared_ptr<PagePool> pool_;
   std::unique_ptr<Node> root_;
+  PageStore* store_;
   std::uint64_t clock_ = 0;
+  std::unordered_set<std::uint64_t> given_up_;  // hashes of paths, to say why; cleared now and then
   std::size_t pages_ = 0;
 };
 

@@ -246,6 +246,7 @@ void RunningGeneration::handle(ChoiceDone& event) {
   outcome.stop = result.stop;
   outcome.stop_text = std::move(result.stop_text);
   outcome.usage = result.usage;
+  outcome.cache_note = std::move(result.cache_note);
   if (choice.logprobs.size() > outcome.tokens.size()) choice.logprobs.resize(outcome.tokens.size());
   outcome.logprobs = std::move(choice.logprobs);
   outcome.prompt_logprobs = std::move(choice.prompt_logprobs);
@@ -299,6 +300,7 @@ void RunningGeneration::summarize() {
   if (const auto& first = choices_.front().outcome) {
     summary.finish = engine::to_string(first->stop);
     summary.queue_and_prompt_ms = first->usage.first_token_ms;
+    summary.cache_note = first->cache_note;
   }
   s_.on_end(summary);
 }

@@ -18,6 +18,7 @@ struct GenerationSummary {
   TotalUsage usage;
   std::string finish;  ///< "eos", "stop", "length" …; of the first choice
   double queue_and_prompt_ms = 0;
+  std::string cache_note;  ///< see engine::Result
 };
 
 struct GenerationSetup {

@@ -9,7 +9,9 @@ namespace quipu::server {
 
 namespace {
 constexpr std::size_t kKeptConstraints = 16;
-}
+/// A model that has waited so long for room no longer lets others go on.
+constexpr std::chrono::seconds kMostBlocked{10};
+}  // namespace
 
 void Served::prepare() {
   const text::ChatTemplate* chat = nullptr;
@@ -83,13 +85,16 @@ struct Models::Graveyard {
 
 Models::Models(std::vector<ModelEntry> entries, Load load, const ModelsOptions& options)
     : load_(std::move(load)), options_(options), graveyard_(std::make_shared<Graveyard>()) {
-  for (ModelEntry& entry : entries) {
-    Slot slot;
-    slot.entry = std::move(entry);
-    slots_.push_back(std::move(slot));
-  }
+  for (ModelEntry& entry : entries) add(std::move(entry));
   if (slots_.empty()) fail(ErrorCode::invalid_argument, "there is no model to serve");
   thread_ = std::thread([this] { loop(); });
+}
+
+void Models::add(ModelEntry entry) {
+  Slot slot;
+  slot.entry = std::move(entry);
+  if (options_.keep_idle.count() > 0) slot.keep_idle = options_.keep_idle;
+  slots_.push_back(std::move(slot));
 }
 
 Models::~Models() {
@@ -123,7 +128,10 @@ Models::~Models() {
 
 std::string Models::names() const {
   std::string list;
-  for (const Slot& slot : slots_) list += (list.empty() ? "" : ", ") + slot.entry.id;
+  constexpr std::size_t kMostNames = 20;
+  for (std::size_t i = 0; i < slots_.size() && i < kMostNames; ++i)
+    list += (list.empty() ? "" : ", ") + slots_[i].entry.id;
+  if (slots_.size() > kMostNames) list += fmt::format(" and {} more", slots_.size() - kMostNames);
   return list;
 }
 
@@ -142,11 +150,29 @@ bool Models::knows(std::string_view name) const {
   return const_cast<Models*>(this)->find(name) != nullptr;
 }
 
+/// Looks for new entries, without the lock.
+void Models::discover(std::unique_lock<std::mutex>& lock) {
+  if (!options_.discover) return;
+  lock.unlock();
+  std::vector<ModelEntry> found = options_.discover();
+  lock.lock();
+  for (ModelEntry& entry : found) {
+    const bool known = std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
+      return slot.entry.path == entry.path || slot.entry.id == entry.id;
+    });
+    if (!known) add(std::move(entry));
+  }
+}
+
 void Models::acquire(std::string_view name, Ready ready) {
   std::shared_ptr<Served> served;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     Slot* slot = find(name);
+    if (slot == nullptr) {
+      discover(lock);
+      slot = find(name);
+    }
     if (slot == nullptr || stopping_) {
       const RequestError error =
           slot == nullptr ? RequestError(ErrorKind::unknown_model,
@@ -154,11 +180,15 @@ void Models::acquire(std::string_view name, Ready ready) {
                                                      printable(name, 100), names()),
                                          "model")
                           : RequestError(ErrorKind::unavailable, "the server is shutting down");
+      lock.unlock();
       return ready(nullptr, &error);
     }
-    slot->last_used = std::chrono::steady_clock::now();
-    if (slot->state != State::ready) {
-      slot->state = State::loading;
+    const auto now = std::chrono::steady_clock::now();
+    slot->last_used = now;
+    // A model that has waited for long gets its turn: those in use take no more requests until then.
+    const bool gives_way = blocked_ != nullptr && blocked_ != slot && now - blocked_since_ > kMostBlocked;
+    if (slot->state != State::ready || gives_way) {
+      if (slot->state != State::ready) slot->state = State::loading;
       slot->waiters.push_back(std::move(ready));
       wake_.notify_all();
       return;
@@ -169,62 +199,74 @@ void Models::acquire(std::string_view name, Ready ready) {
 }
 
 void Models::preload() {
-  acquire("", [](const std::shared_ptr<Served>&, const RequestError*) {});
+  if (options_.preload) acquire("", [](const std::shared_ptr<Served>&, const RequestError*) {});
+}
+
+Models::Slot* Models::next_wanted() {
+  if (blocked_ != nullptr && !blocked_->waiters.empty()) return blocked_;
+  const auto slot =
+      std::find_if(slots_.begin(), slots_.end(), [](const Slot& s) { return !s.waiters.empty(); });
+  return slot == slots_.end() ? nullptr : &*slot;
 }
 
 void Models::loop() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    const auto wanted = [&] {
-      return std::find_if(slots_.begin(), slots_.end(), [](const Slot& s) { return !s.waiters.empty(); });
-    };
     // The timeout is for models that became nobody's, and for room that others made.
     wake_.wait_for(lock, std::chrono::milliseconds(200),
-                   [&] { return stopping_ || wanted() != slots_.end() || graveyard_->has_dead(); });
+                   [&] { return stopping_ || next_wanted() != nullptr || graveyard_->has_dead(); });
     lock.unlock();
     graveyard_->clear();
     lock.lock();
-    if (const auto slot = wanted(); !stopping_ && slot != slots_.end()) load_one(*slot, lock);
+    if (stopping_) return;
+    if (Slot* slot = next_wanted()) load_one(*slot, lock);
   }
 }
 
-/// False while every loaded model is in use.
-bool Models::make_room(std::unique_lock<std::mutex>& lock) {
-  std::vector<Slot*> loaded;
-  for (Slot& slot : slots_) {
-    if (slot.served) loaded.push_back(&slot);
+std::size_t Models::loaded_count() const {
+  return static_cast<std::size_t>(
+      std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.served != nullptr; }));
+}
+
+std::uint64_t Models::bytes_taken() const {
+  std::uint64_t bytes = 0;
+  for (const Slot& slot : slots_) {
+    if (!slot.served) continue;
+    const engine::MemoryReport& memory = slot.served->service->memory();
+    bytes += memory.weights + memory.kv + memory.scratch;
   }
-  if (loaded.size() < options_.most_loaded) return true;
+  return bytes;
+}
+
+Models::Unloaded Models::unload_oldest(std::unique_lock<std::mutex>& lock) {
+  if (loaded_count() == 0) return Unloaded::none_loaded;
   Slot* oldest = nullptr;
-  for (Slot* slot : loaded) {
-    if (slot->served.use_count() > 1) continue;
-    if (oldest == nullptr || slot->last_used < oldest->last_used) oldest = slot;
+  for (Slot& slot : slots_) {
+    if (!slot.served || slot.served.use_count() > 1) continue;
+    if (oldest == nullptr || slot.last_used < oldest->last_used) oldest = &slot;
   }
-  if (oldest == nullptr) return false;
+  if (oldest == nullptr) return Unloaded::none_idle;
   log::info("unloading {} to make room", oldest->entry.id);
   oldest->served.reset();
   oldest->state = State::unloaded;
   lock.unlock();
   graveyard_->clear();
   lock.lock();
-  return true;
+  return Unloaded::one;
 }
 
-void Models::load_one(Slot& slot, std::unique_lock<std::mutex>& lock) {
-  if (!slot.served) {
-    slot.state = State::loading;
-    if (!make_room(lock)) {
-      wake_.wait_for(lock, std::chrono::milliseconds(50), [&] { return stopping_; });
-      return;  // asked again by the loop
-    }
+bool Models::try_load(Slot& slot, std::unique_lock<std::mutex>& lock, std::optional<RequestError>& failure) {
+  while (loaded_count() >= std::max<std::size_t>(options_.most_loaded, 1)) {
+    if (unload_oldest(lock) != Unloaded::one) return false;
   }
-  const ModelEntry entry = slot.entry;
-  std::shared_ptr<Served> served = slot.served;
-  std::optional<RequestError> failure;
-  if (!served) {
+  while (true) {
+    const ModelEntry entry = slot.entry;
+    const std::uint64_t taken = bytes_taken();
+    bool no_memory = false;
+    std::shared_ptr<Served> served;
     lock.unlock();
     try {
-      std::unique_ptr<Served> loaded = load_(entry);
+      std::unique_ptr<Served> loaded = load_(entry, taken);
       loaded->prepare();
       {
         const std::lock_guard alive(graveyard_->mutex);
@@ -236,12 +278,42 @@ void Models::load_one(Slot& slot, std::unique_lock<std::mutex>& lock) {
         graveyard->changed.notify_all();
       });
     } catch (const std::exception& error) {
-      log::error("{} could not be loaded: {}", entry.id, error.what());
-      failure.emplace(ErrorKind::internal, fmt::format("{} could not be loaded: {}", entry.id, error.what()));
+      const auto* known = dynamic_cast<const Error*>(&error);
+      no_memory = known != nullptr && known->code() == ErrorCode::out_of_memory;
+      const RequestError reason = current_request_error();
+      failure.emplace(no_memory ? ErrorKind::unavailable : reason.kind(),
+                      fmt::format("{} could not be loaded: {}", entry.id, error.what()), "model");
     }
     lock.lock();
+    if (served) {
+      failure.reset();
+      slot.served = std::move(served);
+      return true;
+    }
+    if (!no_memory) return true;
+    const Unloaded unloaded = unload_oldest(lock);
+    if (unloaded == Unloaded::none_loaded) return true;  // alone it does not fit either
+    if (unloaded == Unloaded::none_idle) return false;
+    failure.reset();
   }
-  slot.served = served;
+}
+
+void Models::load_one(Slot& slot, std::unique_lock<std::mutex>& lock) {
+  std::optional<RequestError> failure;
+  if (!slot.served) {
+    slot.state = State::loading;
+    if (!try_load(slot, lock, failure)) {
+      if (blocked_ == nullptr) {
+        blocked_ = &slot;
+        blocked_since_ = std::chrono::steady_clock::now();
+      }
+      wake_.wait_for(lock, std::chrono::milliseconds(50), [&] { return stopping_; });
+      return;  // asked again by the loop
+    }
+    if (failure) log::error("{}", failure->message());
+  }
+  if (blocked_ == &slot) blocked_ = nullptr;
+  std::shared_ptr<Served> served = slot.served;
   slot.state = served ? State::ready : State::failed;
   slot.error = failure ? failure->message() : "";
   slot.last_used = std::chrono::steady_clock::now();
@@ -254,18 +326,42 @@ void Models::load_one(Slot& slot, std::unique_lock<std::mutex>& lock) {
 
 std::vector<Models::Listed> Models::list() const {
   const std::lock_guard lock(mutex_);
+  const auto now = std::chrono::steady_clock::now();
   std::vector<Listed> list;
-  for (const Slot& slot : slots_) list.push_back({slot.entry, slot.state, slot.error, slot.served});
+  for (const Slot& slot : slots_) {
+    list.push_back({slot.entry, slot.state, slot.error, slot.served});
+    if (!slot.served || !slot.keep_idle) continue;
+    const auto left =
+        *slot.keep_idle - std::chrono::duration_cast<std::chrono::seconds>(now - slot.last_used);
+    list.back().idle_left = std::max(left, std::chrono::seconds(0));
+  }
   return list;
 }
 
+std::vector<Models::Listed> Models::refreshed_list() {
+  {
+    std::unique_lock lock(mutex_);
+    discover(lock);
+  }
+  return list();
+}
+
+void Models::keep(std::string_view name, std::optional<std::chrono::seconds> idle) {
+  const std::lock_guard lock(mutex_);
+  if (Slot* slot = find(name)) slot->keep_idle = idle;
+}
+
 void Models::tick() {
-  if (options_.keep_idle.count() == 0) return;
   const std::lock_guard lock(mutex_);
   const auto now = std::chrono::steady_clock::now();
   for (Slot& slot : slots_) {
-    if (!slot.served || slot.served.use_count() > 1 || now - slot.last_used < options_.keep_idle) continue;
-    log::info("unloading {}: idle for {} s", slot.entry.id, options_.keep_idle.count());
+    if (!slot.served || !slot.keep_idle) continue;
+    if (slot.served.use_count() > 1) {
+      slot.last_used = now;
+      continue;
+    }
+    if (now - slot.last_used < *slot.keep_idle) continue;
+    log::info("unloading {}: nobody has asked for {} s", slot.entry.id, slot.keep_idle->count());
     slot.served.reset();
     slot.state = State::unloaded;
   }

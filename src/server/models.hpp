@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -62,12 +63,17 @@ struct Served {
 struct ModelsOptions {
   std::size_t most_loaded = 1;        ///< further ones replace the one that was idle longest
   std::chrono::seconds keep_idle{0};  ///< unload after so long without a request; 0: never
+  bool preload = true;                ///< load the first entry before it is asked for
+  /// Entries that came to be since the start; asked when a name is unknown or all are listed. None: there are
+  /// only those given.
+  std::function<std::vector<ModelEntry>()> discover;
 };
 
 class Models {
  public:
-  /// Loads an entry, on the loading thread; throws `Error`.
-  using Load = std::function<std::unique_ptr<Served>(const ModelEntry&)>;
+  /// Loads an entry, on the loading thread; `taken`: bytes that the other loaded models hold. Throws `Error`;
+  /// after out_of_memory it is asked again when another model was unloaded.
+  using Load = std::function<std::unique_ptr<Served>(const ModelEntry&, std::uint64_t taken)>;
   /// Gets the model or the reason why not; called once, on the loading thread or inside `acquire`.
   using Ready = std::function<void(std::shared_ptr<Served>, const RequestError*)>;
 
@@ -78,7 +84,7 @@ class Models {
   /// Calls `ready` as soon as the model is loaded. An empty name and "default" mean the first entry. An
   /// unknown name is an error (unknown_model), as is a failed load.
   void acquire(std::string_view name, Ready ready);
-  /// Begins to load the first entry.
+  /// Begins to load the first entry, if that is wanted.
   void preload();
 
   enum class State { unloaded, loading, ready, failed };
@@ -87,9 +93,15 @@ class Models {
     State state;
     std::string error;  ///< of the last load
     std::shared_ptr<Served> served;
+    /// Until it is unloaded, should nobody ask; nothing: it stays.
+    std::optional<std::chrono::seconds> idle_left = std::nullopt;
   };
   std::vector<Listed> list() const;
+  /// The same, with what was found since.
+  std::vector<Listed> refreshed_list();
   bool knows(std::string_view name) const;
+  /// How long this model stays once nobody uses it, from now on; 0: not at all, nothing: for ever.
+  void keep(std::string_view name, std::optional<std::chrono::seconds> idle);
   /// Unloads what has been idle for too long.
   void tick();
 
@@ -101,21 +113,32 @@ class Models {
     std::shared_ptr<Served> served;
     std::vector<Ready> waiters;
     std::chrono::steady_clock::time_point last_used;
+    std::optional<std::chrono::seconds> keep_idle;  // nothing: it stays
   };
   /// Served models are destroyed on the loading thread, never on their own engine's.
   struct Graveyard;
 
   Slot* find(std::string_view name);
+  void add(ModelEntry entry);
+  void discover(std::unique_lock<std::mutex>& lock);
+  Slot* next_wanted();
   void loop();
   void load_one(Slot& slot, std::unique_lock<std::mutex>& lock);
-  bool make_room(std::unique_lock<std::mutex>& lock);
+  /// One attempt. Nothing, with the slot as it was: there is no memory while others are in use.
+  bool try_load(Slot& slot, std::unique_lock<std::mutex>& lock, std::optional<RequestError>& failure);
+  enum class Unloaded { one, none_idle, none_loaded };
+  Unloaded unload_oldest(std::unique_lock<std::mutex>& lock);
+  std::size_t loaded_count() const;
+  std::uint64_t bytes_taken() const;
   std::string names() const;
 
   Load load_;
   ModelsOptions options_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<Slot> slots_;
+  std::deque<Slot> slots_;   // stay where they are; never fewer
+  Slot* blocked_ = nullptr;  // waits for others to be unloaded …
+  std::chrono::steady_clock::time_point blocked_since_;
   std::shared_ptr<Graveyard> graveyard_;
   bool stopping_ = false;
   std::thread thread_;

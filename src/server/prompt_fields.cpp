@@ -37,6 +37,11 @@ Prompt read_mixed(const json::array& list, const std::string& path, const text::
     }
     first = false;
   }
+  // An empty text in front of a BOS that is spelt out.
+  const auto& tokens = prompt.tokens;
+  if (add_special && tokenizer.bos && tokens.size() > 1 && tokens[0] == *tokenizer.bos &&
+      tokens[1] == tokens[0])
+    prompt.tokens.erase(prompt.tokens.begin());
   return prompt;
 }
 

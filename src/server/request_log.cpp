@@ -77,6 +77,7 @@ void LoggedResponder::log(int status) {
         fmt::format(" prompt_tokens={} cached_tokens={} completion_tokens={} first_token_ms={:.1f} stop={}",
                     s.usage.prompt_tokens, s.usage.cached_tokens, s.usage.completion_tokens,
                     s.queue_and_prompt_ms, s.finish.empty() ? "none" : s.finish);
+    if (!s.cache_note.empty()) line += fmt::format(" not_cached=\"{}\"", s.cache_note);
   }
   log::info("{}", line);
 }

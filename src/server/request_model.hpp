@@ -75,6 +75,7 @@ struct Outcome {
   engine::StopReason stop = engine::StopReason::none;
   std::string stop_text;  ///< the stop string that ended it
   engine::Usage usage;
+  std::string cache_note;  ///< see engine::Result
 };
 
 /// Sums over the choices, as APIs report them: a prompt counts once, however many answers it has.

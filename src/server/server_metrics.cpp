@@ -1,5 +1,6 @@
 #include "server/server_metrics.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -25,6 +26,11 @@ void histograms(MetricsText& page, const Loaded& loaded, std::string_view name, 
   page.family(name, "histogram", help);
   for (const auto& [id, served] : loaded)
     page.histogram(name, (served->service->metrics().*member).snapshot(), {{"model", id}});
+}
+
+double bytes_of_pages(const EngineService& service, std::size_t pages) {
+  const auto all = static_cast<double>(std::max<std::uint32_t>(service.stats().pages, 1));
+  return static_cast<double>(service.memory().kv) * static_cast<double>(pages) / all;
 }
 
 }  // namespace
@@ -85,6 +91,15 @@ std::string server_metrics_text(const Models& models, const HttpMetrics& http, s
         [](const EngineService& s) { return static_cast<double>(s.memory().kv); });
   gauge("quipu_memory_scratch_bytes", "Bytes of intermediate values.",
         [](const EngineService& s) { return static_cast<double>(s.memory().scratch); });
+
+  gauge("quipu_memory_prefix_bytes", "Bytes of the KV cache that the prefix cache knows.",
+        [](const EngineService& s) { return bytes_of_pages(s, s.stats().tree_pages); });
+  gauge("quipu_cache_disk_bytes", "Bytes of the files of the prefix cache.",
+        [](const EngineService& s) { return static_cast<double>(s.stats().stored.bytes); });
+  gauge("quipu_cache_disk_pages", "Pages in files.",
+        [](const EngineService& s) { return static_cast<double>(s.stats().stored.pages); });
+  per_model(page, loaded, "quipu_cache_disk_loads_total", "counter", "Pages read back from files.",
+            [](const EngineService& s) { return static_cast<double>(s.stats().stored.loaded); });
 
   histograms(page, loaded, "quipu_queue_seconds", "From request to place.", &ServiceMetrics::queue_seconds);
   histograms(page, loaded, "quipu_first_token_seconds", "From request to first token.",

@@ -1,13 +1,20 @@
-// Any bytes given as a state file are restored or an Error, and an Error changes nothing.
+// Any bytes given as a state file are restored or an Error, and an Error changes nothing. Any bytes in the
+// place of a stored page are that page or none.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <span>
 #include <vector>
 
 #include "../memory/page_fixture.hpp"
+#include "../tiny_model.hpp"
 #include "core/checksum.hpp"
+#include "core/log.hpp"
+#include "memory/page_store.hpp"
 #include "memory/state_file.hpp"
 
 namespace {
@@ -74,6 +81,37 @@ void seal_all(std::vector<std::byte>& bytes) {
   seal(bytes, 0, 120, 120, 0);
 }
 
+/// One page in a file of a folder of its own.
+struct StoredPage {
+  test::TemporaryFolder folder;
+  std::shared_ptr<memory::PagePool> pool = test::make_pool(settings());
+  std::vector<std::int32_t> tokens = std::vector<std::int32_t>(64, 3);
+  std::vector<std::byte> content, bytes;
+  std::filesystem::path path;
+
+  StoredPage() {
+    log::set_level(log::Level::off);
+    memory::Sequence sequence(pool);
+    require(test::extend(sequence, tokens));
+    memory::PageStore(*pool, options()).put(tokens, sequence.pages()[0]);
+    const auto page = pool->page(sequence.pages()[0]);
+    content.assign(page.begin(), page.end());
+    for (const auto& item : std::filesystem::recursive_directory_iterator(folder.path())) path = item.path();
+    const MappedFile file(path, MappedFile::Mode::read);
+    bytes.assign(file.bytes().begin(), file.bytes().end());
+  }
+  memory::PageStoreOptions options() const { return {folder.path(), 1 << 20, kFingerprint}; }
+
+  void replace(std::span<const std::byte> by) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc)
+        .write(reinterpret_cast<const char*>(by.data()), static_cast<std::streamsize>(by.size()));
+    memory::PageStore store(*pool, options());
+    const std::uint32_t page = *pool->take();
+    if (store.get(tokens, page)) require(std::ranges::equal(pool->page(page), content));
+    pool->release(page);
+  }
+};
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -84,5 +122,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<std::byte> sealed(input.begin(), input.end());
   seal_all(sealed);
   restore(sequence, sealed);
+  static StoredPage stored;
+  stored.replace(input);
+  std::vector<std::byte> altered = stored.bytes;
+  if (size >= 2)
+    altered[(data[0] * 256u + data[1]) % altered.size()] ^= static_cast<std::byte>(size % 255 + 1);
+  stored.replace(altered);
   return 0;
 }

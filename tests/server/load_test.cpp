@@ -52,6 +52,79 @@ TEST(Load, AnswersAreTheSameBytesAloneAndInACrowdThatIsShortOfMemory) {
   EXPECT_GT(server.served()->service->metrics().cached_tokens.value(), 0u);
 }
 
+/// A request whose settings follow from its number: text, probabilities, grammar, stop string, streamed or
+/// not.
+std::string random_request(std::uint64_t number) {
+  const auto chance = [number](std::uint64_t what) { return philox_uniform(number + 1000, what); };
+  std::string body = completion(number % 40, static_cast<std::size_t>(chance(1) * 250),
+                                2 + static_cast<int>(chance(2) * 20));
+  body.pop_back();
+  if (chance(3) < 0.3) body += R"(,"n_probs":3)";
+  if (chance(4) < 0.2) body += R"(,"grammar":"root ::= [a-f]{3,9} \"!\"")";
+  if (chance(5) < 0.2) body += R"(,"stop":["e","zz"])";
+  if (chance(6) < 0.2) body += R"(,"cache_prompt":false)";
+  if (chance(7) < 0.3) body += R"(,"repeat_penalty":1.3)";
+  return body + (chance(8) < 0.5 ? R"(,"stream":true})" : "}");
+}
+
+/// What must not depend on others: text, tokens and probabilities.
+std::string essence(TestServer& server, const std::string& body) {
+  const HttpReply reply = server.post("/completion", body);
+  if (reply.status != 200) return std::to_string(reply.status) + " " + reply.body;
+  std::vector<json::object> events = events_of(reply.body);
+  if (events.empty()) events.push_back(json::parse(reply.body).as_object());
+  std::string text, rest;
+  json::array tokens, probabilities;
+  for (const json::object& event : events) {
+    text += str(event.at("content"));
+    for (const json::value& token : event.at("tokens").as_array()) tokens.push_back(token);
+    if (const json::value* list = event.if_contains("completion_probabilities"))
+      for (const json::value& item : list->as_array()) probabilities.push_back(item);
+    if (event.at("stop").as_bool()) rest = str(event.at("stop_type"));
+  }
+  return text + json::serialize(tokens) + json::serialize(probabilities) + rest;
+}
+
+TEST(Load, RandomMixesWithSomeCancelledAnswerAsEachAlone) {
+  constexpr std::uint64_t kRequests = 60, kTogether = 15;
+  std::vector<std::string> bodies, alone;
+  for (std::uint64_t i = 0; i < kRequests; ++i) bodies.push_back(random_request(i));
+  {
+    ServerSettings settings;
+    settings.prefix_cache = false;
+    settings.sequences = 1;
+    TestServer server(settings);
+    for (const std::string& body : bodies) alone.push_back(essence(server, body));
+  }
+  TemporaryFolder folder;
+  ServerSettings settings;
+  settings.sequences = 6;
+  settings.pool_pages = 12;
+  settings.page_store = folder.path().string();
+  settings.keep_slots = true;
+  TestServer server(settings);
+  for (std::uint64_t begin = 0; begin < kRequests; begin += kTogether) {
+    std::vector<std::future<std::string>> answers;
+    for (std::uint64_t i = begin; i < begin + kTogether; ++i) {
+      const bool cancelled = philox_uniform(i, 99) < 0.25;
+      answers.push_back(std::async(std::launch::async, [&server, body = bodies[i], cancelled, i] {
+        if (!cancelled) return essence(server, body);
+        HttpClient client(server.port());
+        client.send(request_text("POST", "/completion", body));
+        std::this_thread::sleep_for(std::chrono::milliseconds(i % 5));
+        client.close();
+        return std::string();
+      }));
+    }
+    for (std::uint64_t i = begin; i < begin + kTogether; ++i) {
+      const std::string answer = answers[i - begin].get();
+      if (answer.empty()) continue;  // cancelled
+      EXPECT_EQ(answer, alone[i]) << bodies[i];
+    }
+  }
+  EXPECT_TRUE(server.becomes_idle());
+}
+
 TEST(Load, ChoicesOfOneRequestReadTheirPromptOnce) {
   TestServer server;
   const json::object answer =
@@ -76,6 +149,30 @@ TEST(Load, CachedTokensTellTheTruth) {
   const json::object without =
       server.post_json("/v1/chat/completions", body.substr(0, body.size() - 1) + R"(,"cache_prompt":false})");
   EXPECT_EQ(without.at("usage").at("prompt_tokens_details").at("cached_tokens"), 0);
+}
+
+TEST(Load, ComputedPromptsSurviveARestartInAFolderAndDamagedOnesAreComputedAgain) {
+  TemporaryFolder folder;
+  ServerSettings settings;
+  settings.page_store = folder.path().string();
+  const std::string body = R"({"prompt":")" + std::string(267, 'x') +
+                           R"(","n_predict":8,"ignore_eos":true,"return_tokens":true,"temperature":0})";
+  const auto ask = [&](std::int64_t& cached) {
+    TestServer server(settings);
+    const json::object answer = server.post_json("/completion", body);
+    cached = answer.at("tokens_cached").as_int64();
+    return json::serialize(answer.at("tokens"));
+  };
+  std::int64_t first = -1, second = -1, third = -1;
+  const std::string alone = ask(first);
+  EXPECT_EQ(ask(second), alone);
+  for (const auto& item : std::filesystem::recursive_directory_iterator(folder.path())) {
+    if (item.is_regular_file()) std::filesystem::resize_file(item.path(), 100);
+  }
+  EXPECT_EQ(ask(third), alone);
+  EXPECT_EQ(first, 0);
+  EXPECT_EQ(second, 256) << "four pages of the prompt's 267 tokens";
+  EXPECT_EQ(third, 0);
 }
 
 ServerSettings endless() {

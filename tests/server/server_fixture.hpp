@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "core/error.hpp"
 #include "http_client.hpp"
 #include "server/server.hpp"
 #include "tiny_model.hpp"
@@ -22,6 +23,11 @@ struct ServerSettings {
   std::uint32_t pool_pages = 0;
   bool prefix_cache = true, spm = false;
   bool keep_slots = false;
+  std::vector<std::pair<std::string, gguf::Value>> extra;  ///< metadata of the model
+  std::vector<std::string> further;                        ///< further models, other weights each
+  server::ModelsOptions models;
+  std::uint64_t memory = 0;  ///< for all models; 0: what there is
+  std::string page_store;
   std::string chat_template =
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
@@ -37,11 +43,18 @@ class TestServer {
     tiny.spm = s.spm;
     if (!s.chat_template.empty())
       tiny.extra.emplace_back("tokenizer.chat_template", tiny::text(s.chat_template));
+    tiny.extra.insert(tiny.extra.end(), s.extra.begin(), s.extra.end());
     write_tiny_model(folder_ / "tiny.gguf", tiny);
+    std::vector<server::ModelEntry> entries{{"tiny", {"alias"}, folder_ / "tiny.gguf"}};
+    for (const std::string& name : s.further) {
+      ++tiny.seed;
+      write_tiny_model(folder_ / (name + ".gguf"), tiny);
+      entries.push_back({name, {}, folder_ / (name + ".gguf")});
+    }
     s.server.http.host = s.server.http.host == "127.0.0.1" ? "127.0.0.1" : s.server.http.host;
     s.server.http.port = 0;
     s.server.version = "test";
-    auto load = [s](const server::ModelEntry& entry) {
+    auto load = [s](const server::ModelEntry& entry, std::uint64_t taken) {
       std::this_thread::sleep_for(s.load_delay);
       auto served = std::make_unique<server::Served>();
       served->entry = entry;
@@ -52,6 +65,10 @@ class TestServer {
       options.batch = s.batch;
       options.pool_pages = s.pool_pages;
       options.prefix_cache = s.prefix_cache;
+      options.page_store = s.page_store;
+      options.page_store_bytes = std::uint64_t{1} << 30;
+      if (s.memory > 0 && taken >= s.memory) fail(ErrorCode::out_of_memory, "{} bytes are taken", taken);
+      if (s.memory > 0) options.memory_budget = s.memory - taken;
       backends::CpuOptions cpu;
       cpu.threads = std::make_shared<ThreadPool>(1);
       options.backends.push_back(backends::make_cpu_backend(std::move(cpu)));
@@ -63,9 +80,7 @@ class TestServer {
       return served;
     };
     server_ = std::make_unique<server::Server>(
-        std::move(s.server),
-        std::make_unique<server::Models>(
-            std::vector<server::ModelEntry>{{"tiny", {"alias"}, folder_ / "tiny.gguf"}}, load));
+        std::move(s.server), std::make_unique<server::Models>(std::move(entries), load, s.models));
     server_->start();
   }
 

@@ -186,9 +186,17 @@ void props(const std::shared_ptr<Call>& call) {
     object["eos_token"] = token_text(tokenizer, tokenizer.eos);
     object["build_info"] = "quipu " + call->context->version;
     const engine::MemoryReport& memory = service.memory();
-    object["memory"] = json::object{{"weights", memory.weights}, {"kv", memory.kv},
-                                    {"scratch", memory.scratch}, {"budget", memory.budget},
-                                    {"context", memory.context}, {"context_reason", memory.context_reason}};
+    const engine::EngineStats stats = service.stats();
+    const std::uint64_t page_bytes = stats.pages > 0 ? memory.kv / stats.pages : 0;
+    object["memory"] = json::object{{"weights", memory.weights},
+                                    {"kv", memory.kv},
+                                    {"kv_free", stats.free_pages * page_bytes},
+                                    {"kv_prefix_cache", stats.tree_pages * page_bytes},
+                                    {"disk_cache", stats.stored.bytes},
+                                    {"scratch", memory.scratch},
+                                    {"budget", memory.budget},
+                                    {"context", memory.context},
+                                    {"context_reason", memory.context_reason}};
     call->respond_json(json::serialize(object));
   });
 }
@@ -206,7 +214,7 @@ void health(const std::shared_ptr<Call>& call) {
       return unavailable("the engine does not answer: a step takes too long");
   }
   // With several models, each is loaded when it is asked for.
-  if (models.front().state == Models::State::failed)
+  if (models.size() == 1 && models.front().state == Models::State::failed)
     return unavailable("the model could not be loaded: " + models.front().error);
   if (models.size() == 1 && models.front().state == Models::State::loading)
     return unavailable("loading the model");
@@ -234,6 +242,7 @@ class LlamaCpp final : public Dialect {
         {"GET", "/metrics", metrics, true},
         {"POST", "/completion", completion},
         {"POST", "/completions", completion},
+        {"POST", "/infill", infill},
         {"POST", "/tokenize", tokenize},
         {"POST", "/detokenize", detokenize},
         {"POST", "/apply-template", apply_template},

@@ -11,6 +11,7 @@
 namespace quipu::server::llama_cpp {
 
 void completion(const std::shared_ptr<Call>& call);
+void infill(const std::shared_ptr<Call>& call);
 void tokenize(const std::shared_ptr<Call>& call);
 void detokenize(const std::shared_ptr<Call>& call);
 void apply_template(const std::shared_ptr<Call>& call);

@@ -1,8 +1,9 @@
-// POST /completion
+// POST /completion, /infill
 #include <boost/json.hpp>
 
 #include "server/chat_prompt.hpp"
 #include "server/dialects/llama_cpp.hpp"
+#include "server/fill_in.hpp"
 #include "server/generation_fields.hpp"
 #include "server/prompt_fields.hpp"
 #include "text/unicode.hpp"
@@ -135,42 +136,73 @@ void refuse_what_cannot_be_obeyed(const Fields& fields) {
               "\"post_sampling_probs\" is not supported: probabilities are the model's");
 }
 
+void answer(const std::shared_ptr<Call>& call, const Fields& fields, const std::shared_ptr<Served>& served,
+            std::vector<Prompt> prompts) {
+  refuse_what_cannot_be_obeyed(fields);
+  GenerationRequest request;
+  request.options = read_generation_fields(fields, *served);
+  read_placement(fields, request);
+  for (const std::string_view name : {"n_predict", "max_tokens"}) {
+    if (const auto most = fields.integer(name, -1)) {
+      request.options.max_tokens = *most;
+      break;
+    }
+  }
+  if (const auto keep = fields.integer("n_keep", -1); keep && request.options.context_shift)
+    request.options.keep = *keep;
+  request.options.constraint = read_constraint(fields, *served);
+  request.n = fields.integer("n", 1, 128).value_or(1);
+  request.stream = fields.boolean("stream").value_or(false);
+  if (const auto count = fields.integer("n_probs", 0, kMostProbs); count && *count > 0)
+    request.logprobs = static_cast<std::size_t>(*count);
+  Format::Settings settings;
+  settings.model = served->entry.id;
+  settings.n = static_cast<std::size_t>(request.n);
+  settings.slot = request.slot;
+  settings.return_tokens = fields.boolean("return_tokens").value_or(false);
+  settings.probabilities = request.logprobs.has_value();
+  settings.settings = settings_object(request.options);
+  for (Prompt& prompt : prompts) {
+    settings.prompts.push_back(text::valid_utf8(prompt.text));
+    request.prompts.push_back(std::move(prompt.tokens));
+  }
+  call->generate(served, std::move(request), std::make_unique<Format>(std::move(settings)));
+}
+
+FillIn read_fill_in(const Fields& fields) {
+  FillIn fill_in;
+  fill_in.prefix = fields.text("input_prefix").value_or("");
+  fill_in.suffix = fields.text("input_suffix").value_or("");
+  fill_in.begun = fields.text("prompt").value_or("");
+  if (!fields.has("input_prefix") && !fields.has("input_suffix"))
+    bad_field("input_prefix", "\"input_prefix\" and \"input_suffix\" are missing, expected the text around");
+  const json::array* files = fields.array("input_extra");
+  for (std::size_t i = 0; files != nullptr && i < files->size(); ++i) {
+    const std::string path = fmt::format("input_extra[{}]", i);
+    if (!(*files)[i].is_object())
+      bad_field(path, "\"{}\" is {}, expected an object", path, kind_of((*files)[i]));
+    const Fields file((*files)[i].get_object(), path);
+    const auto text = file.text("text");
+    if (!text) bad_field(file.path("text"), "\"{}\" is missing", file.path("text"));
+    fill_in.files.push_back({file.text("filename").value_or("tmp"), *text});
+  }
+  return fill_in;
+}
+
 }  // namespace
 
 void completion(const std::shared_ptr<Call>& call) {
-  auto body = std::make_shared<const json::object>(parse_body(call->request.body));
-  const std::string model = Fields(*body).text("model").value_or("");
-  call->with_model(model, [call, body](const std::shared_ptr<Served>& served) {
-    const Fields fields(*body);
-    refuse_what_cannot_be_obeyed(fields);
-    GenerationRequest request;
-    request.options = read_generation_fields(fields, *served);
-    read_placement(fields, request);
-    for (const std::string_view name : {"n_predict", "max_tokens"}) {
-      if (const auto most = fields.integer(name, -1)) {
-        request.options.max_tokens = *most;
-        break;
-      }
-    }
-    if (const auto keep = fields.integer("n_keep", -1); keep && request.options.context_shift)
-      request.options.keep = *keep;
-    request.options.constraint = read_constraint(fields, *served);
-    request.n = fields.integer("n", 1, 128).value_or(1);
-    request.stream = fields.boolean("stream").value_or(false);
-    if (const auto count = fields.integer("n_probs", 0, kMostProbs); count && *count > 0)
-      request.logprobs = static_cast<std::size_t>(*count);
-    Format::Settings settings;
-    settings.model = served->entry.id;
-    settings.n = static_cast<std::size_t>(request.n);
-    settings.slot = request.slot;
-    settings.return_tokens = fields.boolean("return_tokens").value_or(false);
-    settings.probabilities = request.logprobs.has_value();
-    settings.settings = settings_object(request.options);
-    for (Prompt& prompt : read_prompts(fields, "prompt", served->model().tokenizer())) {
-      settings.prompts.push_back(text::valid_utf8(prompt.text));
-      request.prompts.push_back(std::move(prompt.tokens));
-    }
-    call->generate(served, std::move(request), std::make_unique<Format>(std::move(settings)));
+  with_body(call, [call](const Fields& fields, const std::shared_ptr<Served>& served) {
+    answer(call, fields, served, read_prompts(fields, "prompt", served->model().tokenizer()));
+  });
+}
+
+void infill(const std::shared_ptr<Call>& call) {
+  with_body(call, [call](const Fields& fields, const std::shared_ptr<Served>& served) {
+    const FillIn fill_in = read_fill_in(fields);
+    const auto tokens = fill_in_tokens(served->model());
+    if (!tokens) throw RequestError(ErrorKind::unsupported, "the model has no fill-in-the-middle tokens");
+    answer(call, fields, served, {fill_in_prompt(*tokens, fill_in, served->model().tokenizer())});
   });
 }
 

@@ -3,12 +3,17 @@
 
 #include <boost/json.hpp>
 #include <chrono>
+#include <cmath>
+#include <cstdlib>
 #include <ctime>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "core/error.hpp"
 #include "server/chat_prompt.hpp"
 #include "server/dialects/dialects.hpp"
+#include "server/fill_in.hpp"
 #include "server/generation_fields.hpp"
 #include "text/unicode.hpp"
 
@@ -30,12 +35,12 @@ json::object error_body(const RequestError& error) {
 }
 
 /// RFC 3339, UTC.
-std::string now_text() {
-  const std::time_t now = std::time(nullptr);
+std::string time_text(std::time_t time) {
   std::tm utc{};
-  gmtime_r(&now, &utc);
+  gmtime_r(&time, &utc);
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", utc);
 }
+std::string now_text() { return time_text(std::time(nullptr)); }
 
 /// Ollama's names have a tag.
 std::string without_tag(std::string name) {
@@ -191,10 +196,57 @@ void set_conversation(GenerationRequest& request, const Fields& fields,
   hold_answer(request, Fields(format), served, conversation, prompt, {});
 }
 
-/// An empty request loads the model, and says so.
-bool answer_load(const std::shared_ptr<Call>& call, const std::string& name, bool empty, bool chat) {
+/// "keep_alive": seconds, or a duration as Go writes it ("5m", "1h30m", "300ms"); negative: for ever. Nothing
+/// when it is absent.
+struct KeepAlive {
+  std::optional<std::chrono::seconds> idle;  ///< nothing: for ever
+};
+std::optional<KeepAlive> read_keep_alive(const Fields& fields) {
+  const json::value* value = fields.find("keep_alive");
+  if (value == nullptr) return std::nullopt;
+  double seconds = 0;
+  if (!value->is_string()) {
+    seconds = *fields.number("keep_alive");
+  } else {
+    static const std::map<std::string_view, double> kUnits{{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1},
+                                                           {"m", 60},    {"h", 3600},  {"", 1}};
+    const std::string_view text = as_text(*value);
+    const bool negative = !text.empty() && text.front() == '-';
+    std::size_t at = negative ? 1 : 0;
+    bool good = at < text.size();
+    while (good && at < text.size()) {
+      const std::size_t digits = std::min(text.find_first_not_of("0123456789.", at), text.size());
+      const std::size_t unit = std::min(text.find_first_of("0123456789.", digits), text.size());
+      const auto factor = kUnits.find(text.substr(digits, unit - digits));
+      good = digits > at && digits - at < 16 && factor != kUnits.end();
+      if (good)
+        seconds += std::strtod(std::string(text.substr(at, digits - at)).c_str(), nullptr) * factor->second;
+      at = unit;
+    }
+    if (!good)
+      bad_field("keep_alive", "\"keep_alive\" is \"{}\", expected seconds or a duration such as \"5m\"",
+                printable(text, 40));
+    if (negative) seconds = -seconds;
+  }
+  constexpr double kLongest = 10 * 365 * 86400.0;
+  if (seconds < 0 || seconds > kLongest) return KeepAlive{};
+  return KeepAlive{std::chrono::seconds(static_cast<std::int64_t>(std::ceil(seconds)))};
+}
+
+void obey_keep_alive(const std::shared_ptr<Call>& call, const Fields& fields, const Served& served) {
+  if (const auto keep = read_keep_alive(fields)) call->context->models->keep(served.entry.id, keep->idle);
+}
+
+/// An empty request loads the model, or unloads it, and says so.
+bool answer_load(const std::shared_ptr<Call>& call, const Fields& fields, const std::string& name, bool empty,
+                 bool chat) {
   if (!empty) return false;
-  json::object object{{"model", name}, {"created_at", now_text()}, {"done", true}, {"done_reason", "load"}};
+  const auto keep = read_keep_alive(fields);
+  const bool unload = keep && keep->idle && keep->idle->count() == 0;
+  json::object object{{"model", name},
+                      {"created_at", now_text()},
+                      {"done", true},
+                      {"done_reason", unload ? "unload" : "load"}};
   if (chat) {
     object["message"] = json::object{{"role", "assistant"}, {"content", ""}};
   } else {
@@ -210,7 +262,8 @@ void chat(const std::shared_ptr<Call>& call) {
     const Fields fields(*body);
     const std::string name = fields.text("model").value_or(served->entry.id);
     const json::array* messages = fields.array("messages");
-    if (answer_load(call, name, messages == nullptr || messages->empty(), true)) return;
+    obey_keep_alive(call, fields, *served);
+    if (answer_load(call, fields, name, messages == nullptr || messages->empty(), true)) return;
     for (std::size_t i = 0; i < messages->size(); ++i) {
       if ((*messages)[i].is_object())
         refuse_images(Fields((*messages)[i].get_object(), fmt::format("messages[{}]", i)));
@@ -235,17 +288,22 @@ void generate(const std::shared_ptr<Call>& call) {
     const Fields fields(*body);
     const std::string name = fields.text("model").value_or(served->entry.id);
     const std::string prompt = fields.text("prompt").value_or("");
-    if (answer_load(call, name, prompt.empty(), false)) return;
+    obey_keep_alive(call, fields, *served);
+    if (answer_load(call, fields, name, prompt.empty(), false)) return;
     refuse_images(fields);
     refuse_field(fields, "template", "the model's own template is used; \"raw\" leaves it out");
     refuse_field(fields, "context", "send the conversation to /api/chat");
-    if (!fields.text("suffix").value_or("").empty())
-      bad_field("suffix", "\"suffix\" is not supported: the model has no fill-in-the-middle tokens");
     GenerationRequest request;
     request.options = read_options(fields, *served);
     read_placement(fields, request);
     request.stream = fields.boolean("stream").value_or(true);
-    if (fields.boolean("raw").value_or(false) || served->chat_format == nullptr) {
+    if (const std::string suffix = fields.text("suffix").value_or(""); !suffix.empty()) {
+      const auto tokens = fill_in_tokens(served->model());
+      if (!tokens)
+        bad_field("suffix", "\"suffix\" is not supported: the model has no fill-in-the-middle tokens");
+      request.prompts.push_back(
+          fill_in_prompt(*tokens, {prompt, suffix, "", {}}, served->model().tokenizer()).tokens);
+    } else if (fields.boolean("raw").value_or(false) || served->chat_format == nullptr) {
       request.prompts.push_back(served->model().tokenizer().encode(prompt));
       const json::object format = read_format(fields);
       request.options.constraint = read_constraint(Fields(format), *served);
@@ -294,7 +352,8 @@ json::object model_object(const Models::Listed& listed) {
 
 void tags(const std::shared_ptr<Call>& call) {
   json::array list;
-  for (const Models::Listed& listed : call->context->models->list()) list.push_back(model_object(listed));
+  for (const Models::Listed& listed : call->context->models->refreshed_list())
+    list.push_back(model_object(listed));
   call->respond_json(json::serialize(json::object{{"models", std::move(list)}}));
 }
 
@@ -307,6 +366,11 @@ void ps(const std::shared_ptr<Call>& call) {
     object["size"] = memory.weights + memory.kv + memory.scratch;
     object["size_vram"] = 0;
     object["context_length"] = memory.context;
+    // Where it stays for ever: far away, as Ollama has it.
+    const std::time_t now = std::time(nullptr);
+    const std::time_t ends =
+        listed.idle_left ? now + listed.idle_left->count() : now + std::time_t{100} * 365 * 86400;
+    object["expires_at"] = time_text(ends);
     list.push_back(std::move(object));
   }
   call->respond_json(json::serialize(json::object{{"models", std::move(list)}}));

@@ -122,12 +122,29 @@ bool read_include_usage(const Fields& fields) {
 
 namespace {
 
+std::string_view state_name(Models::State state) {
+  switch (state) {
+    case Models::State::unloaded:
+      return "unloaded";
+    case Models::State::loading:
+      return "loading";
+    case Models::State::ready:
+      return "loaded";
+    case Models::State::failed:
+      return "failed";
+  }
+  return "failed";
+}
+
 json::object model_object(const Models::Listed& listed) {
   json::object object;
   object["id"] = listed.entry.id;
   object["object"] = "model";
   object["created"] = listed.served ? listed.served->loaded_at : unix_time();
   object["owned_by"] = "quipu";
+  json::object status{{"value", state_name(listed.state)}};
+  if (listed.state == Models::State::failed) status["error"] = listed.error;
+  object["status"] = std::move(status);
   if (listed.served) {
     const models::Model& model = listed.served->model();
     object["meta"] = json::object{
@@ -147,7 +164,8 @@ json::object model_object(const Models::Listed& listed) {
 
 void list_models(const std::shared_ptr<Call>& call) {
   json::array data;
-  for (const Models::Listed& listed : call->context->models->list()) data.push_back(model_object(listed));
+  for (const Models::Listed& listed : call->context->models->refreshed_list())
+    data.push_back(model_object(listed));
   json::object object;
   object["object"] = "list";
   object["data"] = std::move(data);
@@ -155,7 +173,7 @@ void list_models(const std::shared_ptr<Call>& call) {
 }
 
 void show_model(const std::shared_ptr<Call>& call) {
-  for (const Models::Listed& listed : call->context->models->list()) {
+  for (const Models::Listed& listed : call->context->models->refreshed_list()) {
     if (listed.entry.id == call->tail) return call->respond_json(json::serialize(model_object(listed)));
   }
   throw RequestError(ErrorKind::unknown_model,
@@ -176,6 +194,7 @@ class OpenAi final : public Dialect {
       list.push_back({"GET", prefix + "/models", openai::list_models, true});
     }
     list.push_back({"POST", "/v1/completions", openai::completions});
+    list.push_back({"POST", "/v1/responses", openai::responses});
     list.push_back({"GET", "/v1/models/*", openai::show_model, true});
     return list;
   }

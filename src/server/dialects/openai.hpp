@@ -15,11 +15,14 @@ inline constexpr std::int64_t kMostChoices = 128;  ///< `n`, as the original has
 
 void chat_completions(const std::shared_ptr<Call>& call);
 void completions(const std::shared_ptr<Call>& call);
+void responses(const std::shared_ptr<Call>& call);
 void list_models(const std::shared_ptr<Call>& call);
 void show_model(const std::shared_ptr<Call>& call);
 
 /// {"error": {"message", "type", "param", "code"}}.
 boost::json::object error_object(const RequestError& error);
+/// What a chat request asks for, but for `stream` of it: prompt, constraint, tools. Throws a 400.
+GenerationRequest read_chat_request(const Fields& fields, const Served& served);
 /// "data: …\n\n".
 std::string event(const boost::json::object& object);
 /// "chatcmpl-…": the prefix and 24 random letters.

@@ -221,30 +221,35 @@ void refuse_what_cannot_be_obeyed(const Fields& fields) {
 
 }  // namespace
 
+GenerationRequest read_chat_request(const Fields& fields, const Served& served) {
+  refuse_what_cannot_be_obeyed(fields);
+  GenerationRequest request;
+  request.options = read_generation_fields(fields, served);
+  read_placement(fields, request);
+  request.options.max_tokens =
+      read_max_tokens(fields, {"max_completion_tokens", "max_tokens"}, served.defaults.max_tokens);
+  request.n = fields.integer("n", 1, kMostChoices).value_or(1);
+  request.stream = fields.boolean("stream").value_or(false);
+  const bool logprobs = fields.boolean("logprobs").value_or(false);
+  const auto top = fields.integer("top_logprobs", 0, kMostTopLogprobs);
+  if (top && !logprobs) bad_field("top_logprobs", "\"top_logprobs\" needs \"logprobs\" to be true");
+  if (logprobs) request.logprobs = static_cast<std::size_t>(top.value_or(0));
+  const text::Conversation conversation = read_conversation(fields);
+  const text::Prompt prompt = make_prompt(served, conversation);
+  request.prompts.push_back(text::encode_rendered(served.model().tokenizer(), prompt.rendered));
+  hold_answer(request, fields, served, conversation, prompt, read_tool_choice(fields));
+  request.parse_reasoning = fields.text("reasoning_format").value_or("auto") != "none";
+  return request;
+}
+
 void chat_completions(const std::shared_ptr<Call>& call) {
   auto body = std::make_shared<const json::object>(parse_body(call->request.body));
   const std::string model = Fields(*body).text("model").value_or("");
   call->with_model(model, [call, body](const std::shared_ptr<Served>& served) {
     const Fields fields(*body);
-    refuse_what_cannot_be_obeyed(fields);
-    GenerationRequest request;
-    request.options = read_generation_fields(fields, *served);
-    read_placement(fields, request);
-    request.options.max_tokens =
-        read_max_tokens(fields, {"max_completion_tokens", "max_tokens"}, served->defaults.max_tokens);
-    request.n = fields.integer("n", 1, kMostChoices).value_or(1);
-    request.stream = fields.boolean("stream").value_or(false);
-    const bool logprobs = fields.boolean("logprobs").value_or(false);
-    const auto top = fields.integer("top_logprobs", 0, kMostTopLogprobs);
-    if (top && !logprobs) bad_field("top_logprobs", "\"top_logprobs\" needs \"logprobs\" to be true");
-    if (logprobs) request.logprobs = static_cast<std::size_t>(top.value_or(0));
-    const text::Conversation conversation = read_conversation(fields);
-    const text::Prompt prompt = make_prompt(*served, conversation);
-    request.prompts.push_back(text::encode_rendered(served->model().tokenizer(), prompt.rendered));
-    hold_answer(request, fields, *served, conversation, prompt, read_tool_choice(fields));
-    request.parse_reasoning = fields.text("reasoning_format").value_or("auto") != "none";
-    auto format =
-        std::make_unique<ChatAnswer>(served->entry.id, logprobs, read_include_usage(fields), request);
+    GenerationRequest request = read_chat_request(fields, *served);
+    auto format = std::make_unique<ChatAnswer>(served->entry.id, request.logprobs.has_value(),
+                                               read_include_usage(fields), request);
     call->generate(served, std::move(request), std::move(format));
   });
 }

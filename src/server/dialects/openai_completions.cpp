@@ -3,6 +3,7 @@
 
 #include "server/chat_prompt.hpp"
 #include "server/dialects/openai.hpp"
+#include "server/fill_in.hpp"
 #include "server/generation_fields.hpp"
 #include "server/prompt_fields.hpp"
 #include "text/unicode.hpp"
@@ -159,6 +160,14 @@ class CompletionFormat final : public AnswerFormat {
   std::vector<State> states_;
 };
 
+/// The prompt of a request with a suffix; texts only.
+Prompt suffixed(const Fields& fields, const std::string& suffix, const Served& served) {
+  const auto tokens = fill_in_tokens(served.model());
+  if (!tokens) bad_field("suffix", "\"suffix\" is not supported: the model has no fill-in-the-middle tokens");
+  return fill_in_prompt(*tokens, {fields.text("prompt").value_or(""), suffix, "", {}},
+                        served.model().tokenizer());
+}
+
 }  // namespace
 
 void completions(const std::shared_ptr<Call>& call) {
@@ -166,8 +175,6 @@ void completions(const std::shared_ptr<Call>& call) {
   const std::string model = Fields(*body).text("model").value_or("");
   call->with_model(model, [call, body](const std::shared_ptr<Served>& served) {
     const Fields fields(*body);
-    if (!fields.text("suffix").value_or("").empty())
-      bad_field("suffix", "\"suffix\" is not supported: the model has no fill-in-the-middle tokens");
     GenerationRequest request;
     request.options = read_generation_fields(fields, *served);
     read_placement(fields, request);
@@ -180,6 +187,8 @@ void completions(const std::shared_ptr<Call>& call) {
     if (const auto count = fields.integer("logprobs", 0, kMostLogprobs))
       request.logprobs = static_cast<std::size_t>(*count);
     std::vector<Prompt> prompts = read_prompts(fields, "prompt", served->model().tokenizer());
+    if (const std::string suffix = fields.text("suffix").value_or(""); !suffix.empty())
+      prompts = {suffixed(fields, suffix, *served)};
     const bool echo = fields.boolean("echo").value_or(false);
     request.want_prompt_logprobs = echo && !request.stream;
     CompletionFormat::Settings settings;

@@ -138,6 +138,33 @@ class OpenAi(unittest.TestCase):
                     "additionalProperties": False}}})
         self.assertRegex(answer.choices[0].message.content, r'^\{\s*"ok"\s*:\s*(true|false)\s*\}$')
 
+    def test_responses_and_their_stream(self):
+        ask = dict(model="tiny", input="hello", max_output_tokens=12, temperature=0, extra_body=EAGER)
+        whole = self.client.responses.create(**ask)
+        self.assertEqual((whole.status, whole.usage.output_tokens), ("incomplete", 12))
+        events = list(self.client.responses.create(**ask, stream=True))
+        self.assertEqual([e.sequence_number for e in events], list(range(len(events))))
+        self.assertEqual("".join(e.delta for e in events if e.type == "response.output_text.delta"), whole.output_text)
+        self.assertEqual(events[-1].response.output_text, whole.output_text)
+        with self.client.responses.stream(model="tiny", input="hello", extra_body={"grammar": 'root ::= "yes"'}) as stream:
+            for _ in stream:
+                pass
+            self.assertEqual(stream.get_final_response().output_text, "yes")
+
+    def test_responses_call_tools(self):
+        text = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
+        tool = {"type": "function", **TOOL["function"], "strict": False}
+        ask = dict(model="tiny", tools=[tool])
+        grammar = {"grammar": "root ::= " + '"' + text.replace('"', '\\"') + '"'}
+        call = self.client.responses.create(**ask, input="hello", extra_body=grammar).output[-1]
+        self.assertEqual((call.type, call.name, call.arguments.replace(" ", "")), ("function_call", "f", '{"a":1}'))
+        turns = [{"role": "user", "content": "hello"}, call.to_dict(),
+                 {"type": "function_call_output", "call_id": call.call_id, "output": "42"}]
+        last = self.client.responses.create(**ask, input=turns, extra_body={"grammar": 'root ::= "It is 42."'})
+        self.assertEqual(last.output_text, "It is 42.")
+        events = list(self.client.responses.create(**ask, input="hello", stream=True, extra_body=grammar))
+        self.assertIn("response.function_call_arguments.done", [e.type for e in events])
+
     def test_errors_are_the_right_exceptions(self):
         ask = self.client.chat.completions.create
         with self.assertRaises(openai.NotFoundError) as unknown:
@@ -150,6 +177,9 @@ class OpenAi(unittest.TestCase):
             ask(model="tiny", messages=[{"role": "user", "content": "x" * 3000}], stream=True)
         self.assertEqual(long.exception.code, "context_length_exceeded")
         self.assertIn("1024", str(long.exception))
+        with self.assertRaises(openai.BadRequestError) as stored:
+            self.client.responses.create(model="tiny", input="x", previous_response_id="resp_1")
+        self.assertEqual(stored.exception.param, "previous_response_id")
         with self.assertRaises(openai.AuthenticationError):
             openai.OpenAI(base_url=URL, api_key="wrong", max_retries=0).models.list()
 
