@@ -247,6 +247,9 @@ void RunningGeneration::handle(ChoiceDone& event) {
   outcome.stop_text = std::move(result.stop_text);
   outcome.usage = result.usage;
   outcome.cache_note = std::move(result.cache_note);
+  if (outcome.stop == engine::StopReason::end_of_generation &&
+      choice.logprobs.size() == outcome.tokens.size() + 1)
+    outcome.end = choice.logprobs.back();
   if (choice.logprobs.size() > outcome.tokens.size()) choice.logprobs.resize(outcome.tokens.size());
   outcome.logprobs = std::move(choice.logprobs);
   outcome.prompt_logprobs = std::move(choice.prompt_logprobs);

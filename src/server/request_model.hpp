@@ -70,6 +70,7 @@ struct Outcome {
   text::ParsedOutput parsed;  ///< of `text`: without an output format all of it is content
   std::vector<text::Token> tokens;
   std::vector<TokenLogprob> logprobs;  ///< of `tokens`
+  std::optional<TokenLogprob> end;     ///< of the end token that was drawn, with `logprobs`
   std::vector<TokenLogprob>
       prompt_logprobs;  ///< of the prompt; the first token has none (its `top` is empty)
   engine::StopReason stop = engine::StopReason::none;

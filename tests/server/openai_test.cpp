@@ -447,5 +447,35 @@ TEST(OpenAi, ModelsAreListedAndFound) {
   EXPECT_EQ(shared().post("/v1/completions", R"({"model":"alias","prompt":"a","max_tokens":1})").status, 200);
 }
 
+TEST(OpenAi, AScoredPromptHasOneEntryBehindItWhateverWasDrawn) {
+  // What lm-eval asks: the entries of the prompt are those but the last.
+  const std::string ask = R"({"prompt":"hello you","echo":true,"logprobs":1,"max_tokens":1,"temperature":0)";
+  const auto tokens = [&](const std::string& more) {
+    const json::object answer = shared().post_json("/v1/completions", ask + more + "}");
+    return answer.at("choices").at(0).at("logprobs").at("token_logprobs").as_array();
+  };
+  const json::array drawn = tokens(R"(,"ignore_eos":true)");
+  json::array ended = tokens(R"(,"logit_bias":{"262":100})");  // <|im_end|>, the model's EOS
+  ASSERT_EQ(ended.size(), drawn.size());
+  for (std::size_t i = 0; i + 1 < drawn.size(); ++i) EXPECT_EQ(ended[i], drawn[i]) << i;
+}
+
+TEST(OpenAi, PlainCompletionsObeyGrammarsToo) {
+  const json::object answer = shared().post_json(
+      "/v1/completions", R"({"prompt":"a","max_tokens":40,"grammar":"root ::= \" L M N O P Q\"","stop":"O P"})");
+  EXPECT_EQ(answer.at("choices").at(0).at("text"), " L M N ") << json::serialize(answer);
+}
+
+TEST(OpenAi, ClientsThatCountTokensCanDoSo) {
+  const json::value info = json::parse(shared().get("/tokenizer_info").body);
+  EXPECT_EQ(info.at("eos_token"), "<|im_end|>");
+  const json::object counted =
+      shared().post_json("/tokenize", R"({"prompt":"hello","add_special_tokens":false})");
+  EXPECT_EQ(counted.at("count"), 3) << "he, ll, o";
+  const json::object spelt =
+      shared().post_json("/detokenize", R"({"tokens":)" + json::serialize(counted.at("tokens")) + "}");
+  EXPECT_EQ(spelt.at("prompt"), "hello");
+}
+
 }  // namespace
 }  // namespace quipu::test

@@ -111,11 +111,14 @@ json::object settings_object(const engine::Request& request) {
 
 void tokenize(const std::shared_ptr<Call>& call) {
   with_body(call, [call](const Fields& fields, const std::shared_ptr<Served>& served) {
-    const auto content = fields.text("content");
+    // Under vLLM's names as well: some clients of its kind count tokens here.
+    const auto prompt = fields.text("prompt");
+    const auto content = prompt ? prompt : fields.text("content");
     if (!content) bad_field("content", "\"content\" is missing, expected the text");
     const text::Tokenizer& tokenizer = served->model().tokenizer();
-    const auto tokens = tokenizer.encode(*content, {fields.boolean("add_special").value_or(false),
-                                                    fields.boolean("parse_special").value_or(true)});
+    const bool special = prompt ? fields.boolean("add_special_tokens").value_or(true)
+                                : fields.boolean("add_special").value_or(false);
+    const auto tokens = tokenizer.encode(*content, {special, fields.boolean("parse_special").value_or(true)});
     const bool pieces = fields.boolean("with_pieces").value_or(false);
     json::array list;
     for (const text::Token token : tokens) {
@@ -134,6 +137,8 @@ void tokenize(const std::shared_ptr<Call>& call) {
       list.push_back(json::object{{"id", token}, {"piece", std::move(piece)}});
     }
     json::object object;
+    object["count"] = tokens.size();
+    object["max_model_len"] = served->service->memory().context;
     object["tokens"] = std::move(list);
     call->respond_json(json::serialize(object));
   });
@@ -154,6 +159,7 @@ void detokenize(const std::shared_ptr<Call>& call) {
     }
     json::object object;
     object["content"] = text::valid_utf8(tokenizer.decode(tokens, true));
+    object["prompt"] = object["content"];
     call->respond_json(json::serialize(object));
   });
 }
@@ -162,6 +168,22 @@ void apply_template(const std::shared_ptr<Call>& call) {
   with_body(call, [call](const Fields& fields, const std::shared_ptr<Served>& served) {
     json::object object;
     object["prompt"] = text::valid_utf8(make_prompt(*served, read_conversation(fields)).rendered.text);
+    call->respond_json(json::serialize(object));
+  });
+}
+
+/// vLLM's: what clients need to know that count tokens at /tokenize.
+void tokenizer_info(const std::shared_ptr<Call>& call) {
+  with_body(call, [call](const Fields&, const std::shared_ptr<Served>& served) {
+    const text::Tokenizer& tokenizer = served->model().tokenizer();
+    json::object object{{"tokenizer_class", tokenizer.model}};
+    object["bos_token"] = tokenizer.bos ? json::value(token_text(tokenizer, tokenizer.bos)) : nullptr;
+    object["eos_token"] = tokenizer.eos ? json::value(token_text(tokenizer, tokenizer.eos)) : nullptr;
+    object["vocab_size"] = tokenizer.size();
+    object["model_max_length"] = served->service->memory().context;
+    object["chat_template"] = served->chat_format != nullptr
+                                  ? json::value(text::valid_utf8(served->model().chat_template()->source()))
+                                  : nullptr;
     call->respond_json(json::serialize(object));
   });
 }
@@ -245,6 +267,7 @@ class LlamaCpp final : public Dialect {
         {"POST", "/infill", infill},
         {"POST", "/tokenize", tokenize},
         {"POST", "/detokenize", detokenize},
+        {"GET", "/tokenizer_info", tokenizer_info},
         {"POST", "/apply-template", apply_template},
         {"GET", "/props", props},
         {"GET", "/slots", slots, true},

@@ -15,6 +15,7 @@ void infill(const std::shared_ptr<Call>& call);
 void tokenize(const std::shared_ptr<Call>& call);
 void detokenize(const std::shared_ptr<Call>& call);
 void apply_template(const std::shared_ptr<Call>& call);
+void tokenizer_info(const std::shared_ptr<Call>& call);
 void props(const std::shared_ptr<Call>& call);
 void slots(const std::shared_ptr<Call>& call);
 void slot_action(const std::shared_ptr<Call>& call);

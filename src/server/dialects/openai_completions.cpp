@@ -82,6 +82,8 @@ class CompletionFormat final : public AnswerFormat {
         for (std::size_t i = 0; i < prompt.prompt_logprobs.size(); ++i)
           list.add(prompt.prompt_logprobs[i], i > 0);
         for (const TokenLogprob& token : outcome.logprobs) list.add(token);
+        // Who scores prompts counts on one entry behind them, whatever was drawn.
+        if (!s_.echo.empty() && outcome.end) list.add(*outcome.end);
         logprobs = list.take();
       }
       choices.push_back(choice(outcome.choice, echo(outcome.choice) + outcome.text, std::move(logprobs),
