@@ -462,7 +462,8 @@ TEST(OpenAi, AScoredPromptHasOneEntryBehindItWhateverWasDrawn) {
 
 TEST(OpenAi, PlainCompletionsObeyGrammarsToo) {
   const json::object answer = shared().post_json(
-      "/v1/completions", R"({"prompt":"a","max_tokens":40,"grammar":"root ::= \" L M N O P Q\"","stop":"O P"})");
+      "/v1/completions",
+      R"({"prompt":"a","max_tokens":40,"grammar":"root ::= \" L M N O P Q\"","stop":"O P"})");
   EXPECT_EQ(answer.at("choices").at(0).at("text"), " L M N ") << json::serialize(answer);
 }
 
