@@ -85,6 +85,11 @@ void argument(CLI::App& command, const std::string& name, std::string& target, c
   command.add_option(name, target, help)->required();
 }
 
+void arguments(CLI::App& command, const std::string& name, std::vector<std::string>& target,
+               const std::string& help) {
+  command.add_option(name, target, help);
+}
+
 void parsed_option(CLI::App& app, const std::string& names, const std::string& type, const std::string& help,
                    std::function<void(const std::string&)> parse) {
   auto store = [names, parse = std::move(parse)](const std::string& value) {

@@ -23,6 +23,9 @@ void on_run(CLI::App& command, std::function<void()> work);
 void require_subcommand(CLI::App& command);
 /// A word without a name in front that must be there.
 void argument(CLI::App& command, const std::string& name, std::string& target, const std::string& help);
+/// The words without a name in front, any number of them.
+void arguments(CLI::App& command, const std::string& name, std::vector<std::string>& target,
+               const std::string& help);
 
 /// `names` as CLI11 writes them: "-c,--ctx-size". Each option also reads QUIPU_<LONG_NAME> from the
 /// environment

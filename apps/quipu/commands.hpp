@@ -13,6 +13,8 @@ namespace quipu::app {
 void add_run(CLI::App& app);
 void add_chat(CLI::App& app);
 void add_serve(CLI::App& app);
+void add_embed(CLI::App& app);
+void add_rerank(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_template(CLI::App& app);
 void add_inspect(CLI::App& app);

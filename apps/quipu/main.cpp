@@ -95,6 +95,8 @@ int main(int argc, char** argv) {
     add_run(app);
     add_chat(app);
     add_serve(app);
+    add_embed(app);
+    add_rerank(app);
     add_tokenize(app);
     add_template(app);
     add_inspect(app);

@@ -31,7 +31,7 @@ struct ServeFlags {
   EngineFlags engine;
   SamplingFlags sampling;
   GenerationFlags generation;
-  std::string host = "127.0.0.1", alias, api_key_file, tls_cert, tls_key, unix_socket;
+  std::string host = "127.0.0.1", alias, api_key_file, tls_cert, tls_key, unix_socket, pooling;
   std::vector<std::string> api_keys, cors_origins;
   std::int64_t port = 8080, parallel = 0, queue = 256, io_threads = 2, drain_seconds = 30;
   std::int64_t heartbeat_seconds = 15, max_body_mib = 32, idle_seconds = 300;
@@ -107,6 +107,17 @@ std::vector<server::ModelEntry> all_entries(const ServeFlags& flags) {
   return entries;
 }
 
+/// Vectors of texts have threads of their own: they are made beside the answers.
+void set_up_embedding(const ServeFlags& flags, server::Served& served) {
+  engine::EngineOptions backends;
+  add_cpu_backend(backends, flags.engine.threads);
+  served.embedding.backends = std::move(backends.backends);
+  served.embedding.context = flags.engine.context;
+  served.embedding.batch = flags.engine.batch;
+  served.embedding.memory_budget = flags.engine.memory_budget;
+  if (!flags.pooling.empty()) served.embedding.pooling = models::find_pooling(flags.pooling);
+}
+
 /// `budget`: bytes for all models together; 0: what the machine has free. `taken`: of it by other models.
 std::unique_ptr<server::Served> load(const ServeFlags& flags, const server::ModelEntry& entry,
                                      std::uint64_t budget, std::uint64_t taken) {
@@ -138,6 +149,7 @@ std::unique_ptr<server::Served> load(const ServeFlags& flags, const server::Mode
   server::ServiceOptions service;
   service.queue = static_cast<std::size_t>(flags.queue);
   service.keep_slots = !flags.slot_save_path.empty();
+  set_up_embedding(flags, *served);
   const std::string threads = add_cpu_backend(options, flags.engine.threads);
   served->service = std::make_unique<server::EngineService>(std::move(model), std::move(options), service);
   const engine::MemoryReport& memory = served->service->memory();
@@ -254,6 +266,8 @@ void add_serve(CLI::App& app) {
                  "(-np) sequences that run together; further ones wait");
   integer_option(command, "--queue", flags->queue, {0, 1000000},
                  "sequences that may wait; beyond: 429 with Retry-After");
+  choice_option(command, "--pooling", flags->pooling, {"none", "mean", "cls", "last", "rank"},
+                "of embeddings, where requests name none (default: the model's own)");
   flag_option(command, "--no-prefix-cache", flags->no_prefix_cache,
               "do not share computed prompts between requests");
   text_option(command, "--cache-dir", flags->cache_dir,

@@ -34,6 +34,17 @@ void Served::prepare() {
   markers = text::marker_tokens(*chat_format->output(), model().tokenizer());
 }
 
+EmbeddingService& Served::embeddings() const {
+  const std::lock_guard lock(embeddings_mutex_);
+  if (!embeddings_) embeddings_ = std::make_unique<EmbeddingService>(model(), embedding);
+  return *embeddings_;
+}
+
+void Served::stop_embeddings() const {
+  const std::lock_guard lock(embeddings_mutex_);
+  if (embeddings_) embeddings_->stop();
+}
+
 std::shared_ptr<text::grammar::Constraint> Served::constraint(
     const std::string& key, const std::function<text::grammar::Grammar()>& make) const {
   return answer_rules(key, [&] { return AnswerRules{service->constrain(make()), {}}; }).constraint;
@@ -105,6 +116,7 @@ Models::~Models() {
     for (Slot& slot : slots_) {
       if (slot.served) slot.served->service->drain();
       if (slot.served) slot.served->service->cancel_all();
+      if (slot.served) slot.served->stop_embeddings();
       for (Ready& ready : slot.waiters) waiters.push_back(std::move(ready));
       slot.waiters.clear();
     }

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/embedding_service.hpp"
 #include "server/engine_service.hpp"
 #include "server/request_error.hpp"
 #include "text/conversation/chat_format.hpp"
@@ -37,11 +38,16 @@ struct Served {
   bool random_seed = true;     ///< a request without a seed gets a random one, not that of the defaults
   std::unique_ptr<EngineService> service;
   std::unique_ptr<const text::ChatFormat> chat_format;  ///< null: the model has no usable chat template
-  std::vector<text::Token> markers;  ///< control tokens that the chat format's output is read by
+  std::vector<text::Token> markers;   ///< control tokens that the chat format's output is read by
+  engine::EmbedderOptions embedding;  ///< how `embeddings` are made
 
   const models::Model& model() const { return service->model(); }
   /// What follows from the model itself: the chat format. Called once it is loaded.
   void prepare();
+  /// Vectors and scores of texts; the service is made at the first use. Any thread. Throws what its
+  /// constructor throws.
+  EmbeddingService& embeddings() const;
+  void stop_embeddings() const;  ///< if there are any
   /// What holds an answer.
   struct AnswerRules {
     std::shared_ptr<text::grammar::Constraint> constraint;  ///< null: nothing
@@ -58,6 +64,8 @@ struct Served {
   using Kept = std::pair<std::string, AnswerRules>;
   mutable std::mutex constraints_mutex_;
   mutable std::vector<Kept> constraints_;  // guarded; the last used one behind
+  mutable std::mutex embeddings_mutex_;
+  mutable std::unique_ptr<EmbeddingService> embeddings_;  // guarded; it refers to the model of `service`
 };
 
 struct ModelsOptions {

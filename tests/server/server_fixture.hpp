@@ -28,6 +28,7 @@ struct ServerSettings {
   server::ModelsOptions models;
   std::uint64_t memory = 0;  ///< for all models; 0: what there is
   std::string page_store;
+  std::filesystem::path model;  ///< another one in place of the tiny model
   std::string chat_template =
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
@@ -44,8 +45,9 @@ class TestServer {
     if (!s.chat_template.empty())
       tiny.extra.emplace_back("tokenizer.chat_template", tiny::text(s.chat_template));
     tiny.extra.insert(tiny.extra.end(), s.extra.begin(), s.extra.end());
-    write_tiny_model(folder_ / "tiny.gguf", tiny);
-    std::vector<server::ModelEntry> entries{{"tiny", {"alias"}, folder_ / "tiny.gguf"}};
+    if (s.model.empty()) write_tiny_model(folder_ / "tiny.gguf", tiny);
+    std::vector<server::ModelEntry> entries{
+        {"tiny", {"alias"}, s.model.empty() ? folder_ / "tiny.gguf" : s.model}};
     for (const std::string& name : s.further) {
       ++tiny.seed;
       write_tiny_model(folder_ / (name + ".gguf"), tiny);

@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "server/chat_prompt.hpp"
 #include "server/dialects/dialects.hpp"
+#include "server/dialects/embeddings.hpp"
 #include "server/generation_fields.hpp"
 #include "server/metrics.hpp"
 #include "text/unicode.hpp"
@@ -265,6 +266,10 @@ class LlamaCpp final : public Dialect {
         {"POST", "/completion", completion},
         {"POST", "/completions", completion},
         {"POST", "/infill", infill},
+        {"POST", "/embedding", llama_cpp_embeddings},
+        {"POST", "/embeddings", llama_cpp_embeddings},
+        {"POST", "/rerank", rerank},
+        {"POST", "/reranking", rerank},
         {"POST", "/tokenize", tokenize},
         {"POST", "/detokenize", detokenize},
         {"GET", "/tokenizer_info", tokenizer_info},

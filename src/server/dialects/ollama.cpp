@@ -13,6 +13,7 @@
 #include "core/error.hpp"
 #include "server/chat_prompt.hpp"
 #include "server/dialects/dialects.hpp"
+#include "server/dialects/embeddings.hpp"
 #include "server/fill_in.hpp"
 #include "server/generation_fields.hpp"
 #include "text/unicode.hpp"
@@ -406,9 +407,10 @@ void version(const std::shared_ptr<Call>& call) {
 class Ollama final : public Dialect {
  public:
   std::vector<Route> routes() const override {
-    return {{"POST", "/api/chat", chat},      {"POST", "/api/generate", generate},
-            {"GET", "/api/tags", tags, true}, {"POST", "/api/show", show},
-            {"GET", "/api/ps", ps, true},     {"GET", "/api/version", version, true}};
+    return {{"POST", "/api/chat", chat},          {"POST", "/api/generate", generate},
+            {"POST", "/api/embed", ollama_embed}, {"POST", "/api/embeddings", ollama_embeddings},
+            {"GET", "/api/tags", tags, true},     {"POST", "/api/show", show},
+            {"GET", "/api/ps", ps, true},         {"GET", "/api/version", version, true}};
   }
   http::Response error(const RequestError& error) const override {
     http::Response response;

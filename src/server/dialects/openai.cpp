@@ -5,6 +5,7 @@
 #include <random>
 
 #include "server/dialects/dialects.hpp"
+#include "server/dialects/embeddings.hpp"
 
 namespace quipu::server {
 
@@ -195,6 +196,8 @@ class OpenAi final : public Dialect {
     }
     list.push_back({"POST", "/v1/completions", openai::completions});
     list.push_back({"POST", "/v1/responses", openai::responses});
+    list.push_back({"POST", "/v1/embeddings", openai_embeddings});
+    for (const char* path : {"/v1/rerank", "/v1/reranking"}) list.push_back({"POST", path, rerank});
     list.push_back({"GET", "/v1/models/*", openai::show_model, true});
     return list;
   }

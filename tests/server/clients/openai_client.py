@@ -33,6 +33,26 @@ class OpenAi(unittest.TestCase):
         self.assertEqual(answer.usage.completion_tokens, 5)
         self.assertEqual(answer.usage.total_tokens, answer.usage.prompt_tokens + 5)
 
+    def test_embeddings(self):
+        # The package asks for base64 and decodes it unless it is told otherwise.
+        texts = ["the hello", "he", "the hello"]
+        coded = self.client.embeddings.create(model="tiny", input=texts)
+        plain = self.client.embeddings.create(model="tiny", input=texts, encoding_format="float")
+        self.assertEqual([e.index for e in coded.data], [0, 1, 2])
+        self.assertEqual(len(coded.data[0].embedding), 64)
+        for a, b in zip(coded.data, plain.data):
+            self.assertAlmostEqual(sum(x * x for x in a.embedding), 1, places=5)
+            for x, y in zip(a.embedding, b.embedding):
+                self.assertAlmostEqual(x, y, places=7)
+        self.assertEqual(coded.data[0].embedding, coded.data[2].embedding)
+        self.assertNotEqual(coded.data[0].embedding, coded.data[1].embedding)
+        short = self.client.embeddings.create(model="tiny", input="he", dimensions=8)
+        self.assertEqual(len(short.data[0].embedding), 8)
+        self.assertEqual(short.usage.total_tokens, short.usage.prompt_tokens)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.client.embeddings.create(model="tiny", input="the " * 2000)
+        self.assertEqual(caught.exception.code, "context_length_exceeded")
+
     def test_stream_joins_to_the_whole(self):
         ask = dict(model="tiny", messages=MESSAGES, max_tokens=20, temperature=0, extra_body=EAGER)
         whole = self.client.chat.completions.create(**ask)
