@@ -56,7 +56,11 @@ function(quipu_test name)
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(${name}_test PRIVATE QUIPU_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   # What is tested keeps its own flags; the tests themselves would take half as long again to compile with -O3.
-  target_compile_options(${name}_test PRIVATE $<IF:$<BOOL:${QUIPU_SANITIZE}>,-O0,$<$<CONFIG:Release>:-O1>>)
+  if(QUIPU_SANITIZE)
+    target_compile_options(${name}_test PRIVATE -O0)
+  else()
+    target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
   gtest_discover_tests(${name}_test TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
                        PROPERTIES TIMEOUT 600 LABELS ${name})
 endfunction()
