@@ -22,6 +22,7 @@ namespace {
 
 struct ChatFlags {
   ModelFlags model;
+  AdapterFlags adapters;
   EngineFlags engine;
   SamplingFlags sampling;
   GenerationFlags generation;
@@ -47,7 +48,7 @@ class Chat {
  public:
   explicit Chat(const ChatFlags& flags)
       : flags_(flags),
-        session_(open_session(flags.model, flags.engine)),
+        session_(open_session(flags.model, flags.engine, flags.adapters)),
         sampling_(flags.sampling.resolve(session_.model->tokenizer())),
         conversation_(*session_.model, flags.system, read_tools_file(flags.tools)),
         has_marks_(!text::marker_tokens(conversation_.output(), session_.model->tokenizer()).empty()),
@@ -149,6 +150,7 @@ class Chat {
     engine::Request request = flags_.generation.request(sampling_);
     const text::OutputOptions options = conversation_.output_options();
     request.constraint = constraint(options.start == text::OutputStart::reasoning);
+    request.adapters = session_.adapters;
     request.prompt = std::move(prompt);
     // Where the marks of calls and reasoning are control tokens, the parser must see those.
     request.special = request.special || has_marks_;
@@ -241,6 +243,7 @@ void add_chat(CLI::App& app) {
   CLI::App& command = add_command(app, "chat", "Talk with a model");
   auto flags = std::make_shared<ChatFlags>();
   flags->model.add(command);
+  flags->adapters.add(command);
   text_option(command, "--system", flags->system, "(-sys) system message");
   flag_option(command, "-v,--verbose", flags->verbose, "print memory plan and threads on stderr");
   group_options(command, "Conversation");

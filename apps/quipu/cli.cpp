@@ -123,6 +123,23 @@ void text_list_option(CLI::App& app, const std::string& names, std::vector<std::
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
+void pair_option(CLI::App& app, const std::string& name, const std::pair<std::string, std::string>& types,
+                 const std::string& help,
+                 std::function<void(const std::string&, const std::string&)> parse) {
+  auto store = [name, parse = std::move(parse)](const std::vector<std::string>& values) {
+    for (std::size_t i = 0; i + 1 < values.size(); i += 2) try {
+        parse(values[i], values[i + 1]);
+      } catch (const std::string& reason) {
+        refuse(name, values[i] + " " + values[i + 1], reason);
+      }
+  };
+  app.add_option_function<std::vector<std::string>>(name, store, help)
+      ->type_name(types.first + " " + types.second)
+      ->type_size(2)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 void choice_option(CLI::App& app, const std::string& names, std::string& target,
                    const std::vector<std::string>& choices, const std::string& help) {
   const std::string list = fmt::format("{}", fmt::join(choices, "|"));

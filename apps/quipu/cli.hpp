@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace CLI {
@@ -62,6 +63,11 @@ void number_option(CLI::App& app, const std::string& names, std::optional<double
 /// An option with its own parser; `parse` throws std::string, the reason, for a value it refuses.
 void parsed_option(CLI::App& app, const std::string& names, const std::string& type, const std::string& help,
                    std::function<void(const std::string&)> parse);
+
+/// An option with two values, which may be given several times; `parse` as above.
+void pair_option(CLI::App& app, const std::string& name, const std::pair<std::string, std::string>& types,
+                 const std::string& help,
+                 std::function<void(const std::string&, const std::string&)> parse);
 
 /// Puts the options added so far that have no heading yet under this one in the help.
 void group_options(CLI::App& app, const std::string& heading);

@@ -25,6 +25,7 @@ namespace {
 
 struct RunFlags {
   ModelFlags model;
+  AdapterFlags adapters;
   EngineFlags engine;
   SamplingFlags sampling;
   GenerationFlags generation;
@@ -94,13 +95,14 @@ void run(const RunFlags& flags) {
   flags.sampling.validate();
   const auto grammar = flags.constraint.grammar_asked_for();
   const std::string prompt = read_prompt(flags);
-  Session session = open_session(flags.model, flags.engine);
+  Session session = open_session(flags.model, flags.engine, flags.adapters);
   const engine::SamplingParams sampling = flags.sampling.resolve(session.model->tokenizer());
   const bool talk = flags.verbose || (stderr_is_terminal() && !flags.json);
   if (talk) write_stderr(describe(session));
   if (flags.verbose) write_stderr(fmt::format("seed: {}\n", sampling.seed));
 
   engine::Request request = flags.generation.request(sampling);
+  request.adapters = session.adapters;
   if (grammar) request.constraint = session.engine->constrain(*grammar);
   request.prompt = prompt_tokens(flags, *session.model, prompt);
   std::string printed;
@@ -110,7 +112,7 @@ void run(const RunFlags& flags) {
       printed += event.text;
     };
 
-  memory::Sequence base = session.engine->new_sequence();
+  memory::Sequence base = session.engine->new_sequence(session.adapters);
   const bool cached = !flags.prompt_cache.empty();
   if (cached && std::filesystem::exists(flags.prompt_cache))
     base.restore(flags.prompt_cache, session.model->fingerprint());
@@ -140,6 +142,7 @@ void add_run(CLI::App& app) {
   CLI::App& command = add_command(app, "run", "Answer one prompt");
   auto flags = std::make_shared<RunFlags>();
   flags->model.add(command);
+  flags->adapters.add(command);
   parsed_option(command, "-p,--prompt", "TEXT",
                 "the prompt, as a user's message when the model has a chat template; - reads standard input",
                 [raw = flags.get()](const std::string& value) {

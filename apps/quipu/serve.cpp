@@ -28,6 +28,7 @@ namespace {
 
 struct ServeFlags {
   ModelFlags model;
+  AdapterFlags adapters;
   EngineFlags engine;
   SamplingFlags sampling;
   GenerationFlags generation;
@@ -141,7 +142,11 @@ std::unique_ptr<server::Served> load(const ServeFlags& flags, const server::Mode
   }
   // Rather unload another model than give this one a shorter context than it has alone.
   if (taken > 0 && options.context == 0) options.context = model->hyperparameters().trained_context;
+  std::vector<float> scales = flags.adapters.load(*model, options);
+  std::vector<std::string> adapter_paths;
+  for (const auto& adapter : options.adapters) adapter_paths.push_back(adapter->path());
   auto served = std::make_unique<server::Served>();
+  served->adapters.reset(std::move(adapter_paths), std::move(scales));
   served->entry = entry;
   served->loaded_at = static_cast<std::int64_t>(std::time(nullptr));
   served->random_seed = flags.sampling.seed < 0;
@@ -250,6 +255,7 @@ void add_serve(CLI::App& app) {
                  "models in memory at a time; further ones replace the one idle longest");
   integer_option(command, "--idle-unload", flags->idle_unload, {0, 86400 * 365, "0: never"},
                  "seconds without a request after which a model is unloaded");
+  flags->adapters.add(command, true);
   text_option(command, "-a,--alias", flags->alias, "names of the model for clients, separated by commas");
   text_option(command, "--host", flags->host, "address to listen on; unix:PATH for a Unix socket");
   integer_option(command, "--port", flags->port, {0, 65535, "0: any free one"}, "port to listen on");

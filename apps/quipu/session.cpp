@@ -45,9 +45,13 @@ Session open_session(std::shared_ptr<const models::Model> model, engine::EngineO
   return session;
 }
 
-Session open_session(const ModelFlags& model, const EngineFlags& engine) {
+Session open_session(const ModelFlags& model, const EngineFlags& engine, const AdapterFlags& adapters) {
   engine::EngineOptions options = engine.options();
-  return open_session(load_model(model), std::move(options), engine.threads, model);
+  auto loaded = load_model(model);
+  std::vector<float> scales = adapters.load(*loaded, options);
+  Session session = open_session(std::move(loaded), std::move(options), engine.threads, model);
+  session.adapters = std::move(scales);
+  return session;
 }
 
 std::string describe(const Session& session) {

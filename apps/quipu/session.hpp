@@ -5,7 +5,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "adapter_flags.hpp"
 #include "engine/engine.hpp"
 #include "flags.hpp"
 #include "models/model.hpp"
@@ -15,7 +17,8 @@ namespace quipu::app {
 struct Session {
   std::shared_ptr<const models::Model> model;
   std::unique_ptr<engine::Engine> engine;
-  std::string threads;  ///< "2 threads (2 physical cores)": for people
+  std::vector<float> adapters;  ///< scales of the engine's adapters
+  std::string threads;          ///< "2 threads (2 physical cores)": for people
 };
 
 /// Resolves and loads the model. Warns when pages could not be pinned.
@@ -25,7 +28,7 @@ std::string add_cpu_backend(engine::EngineOptions& options, std::int64_t threads
 /// `threads` as above. Warns when the context is longer than the model was trained for.
 Session open_session(std::shared_ptr<const models::Model> model, engine::EngineOptions options,
                      std::int64_t threads, const ModelFlags& flags);
-Session open_session(const ModelFlags& model, const EngineFlags& engine);
+Session open_session(const ModelFlags& model, const EngineFlags& engine, const AdapterFlags& adapters);
 
 /// What the engine takes, in one or two lines for people: model, threads, weights, cache, scratch, context.
 std::string describe(const Session& session);

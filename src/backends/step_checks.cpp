@@ -1,6 +1,7 @@
 #include "backends/step_checks.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -60,6 +61,13 @@ void check_sequences(const graph::Graph& graph, const graph::Step& step) {
       fail(ErrorCode::invalid_argument,
            "sequence {} begins at position {}, but the model looks at whole sequences: expected 0", s,
            sequence.first_position);
+    if (!sequence.adapters.empty() &&
+        sequence.adapters.size() != static_cast<std::size_t>(graph.adapters))
+      fail(ErrorCode::invalid_argument, "sequence {} has factors for {} adapters, the graph has {}", s,
+           sequence.adapters.size(), graph.adapters);
+    for (const float factor : sequence.adapters)
+      if (!std::isfinite(factor))
+        fail(ErrorCode::invalid_argument, "sequence {} has {} as the factor of an adapter", s, factor);
     const std::uint64_t room = sequence.pages.size() * static_cast<std::uint64_t>(kPagePositions);
     if (graph.kv_layers > 0 && room < static_cast<std::uint64_t>(end))
       fail(ErrorCode::invalid_argument, "sequence {} has {} pages of {} positions, but reaches {} positions",

@@ -1,6 +1,7 @@
 #include "engine/active_request.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/error.hpp"
@@ -45,6 +46,13 @@ void check_request(const Request& request, const RequestLimits& limits) {
          "the prompt has {} tokens, the context holds {}: {} too many (a larger context: -c)", prompt,
          limits.context, prompt - limits.context);
   }
+  if (!request.adapters.empty() && request.adapters.size() != limits.adapters)
+    fail(ErrorCode::invalid_argument, "the request has scales for {} adapters, there are {}",
+         request.adapters.size(), limits.adapters);
+  for (std::size_t i = 0; i < request.adapters.size(); ++i)
+    if (!std::isfinite(request.adapters[i]))
+      fail(ErrorCode::invalid_argument, "the scale of adapter {} is {}, expected a number", i,
+           request.adapters[i]);
   request.sampling.validate();
   if (!request.sampling.logit_bias.empty()) {
     const std::int32_t highest = request.sampling.logit_bias.rbegin()->first;
@@ -260,6 +268,8 @@ void ActiveRequest::note_cache(const memory::PrefixTree* tree) {
     note = "cache_prompt is false";
   } else if (!computed_here_) {
     note = "it goes on from a saved slot";
+  } else if (sequence_.content_key() != 0) {
+    note = "nothing more is known with these adapters and scales";
   } else {
     note = tree->why_not(wanted);
   }

@@ -22,6 +22,7 @@ struct RequestLimits {
   std::int64_t context = 0;
   std::int64_t vocab = 0;
   bool gives_text = true;  ///< false: an encoder, which takes no requests at all
+  std::size_t adapters = 0;  ///< that the engine has
 };
 
 /// Throws `Error` as `Engine::submit` says.
@@ -39,6 +40,8 @@ class ActiveRequest {
   std::span<const std::int32_t> tokens() const { return tokens_; }
   /// Tokens whose keys and values are not stored yet.
   std::int64_t pending() const { return static_cast<std::int64_t>(tokens_.size()) - sequence_.length(); }
+  /// Of the engine's adapters; empty: none is used.
+  std::span<const float> adapters() const { return request_.adapters; }
   bool every_row_has_output() const;
   /// Whether the step wants the logits of the token at `position`.
   bool wants_output(std::int64_t position) const;

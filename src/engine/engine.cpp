@@ -1,11 +1,13 @@
 #include "engine/engine.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <exception>
 #include <map>
 #include <mutex>
 #include <utility>
 
+#include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "engine/active_request.hpp"
@@ -90,6 +92,8 @@ struct Engine::Impl {
   std::mutex token_table_mutex;
   std::shared_ptr<const text::grammar::TokenTable> token_table;  // made when first needed
 
+  std::uint64_t weight_bytes() const;
+  std::uint64_t content_key(std::span<const float> adapters) const;
   void set_up();
   void decide_memory();
   void admit();
@@ -104,11 +108,30 @@ struct Engine::Impl {
 
 // ---- one-time set-up ----
 
+std::uint64_t Engine::Impl::weight_bytes() const {
+  std::uint64_t bytes = model->weight_bytes();
+  for (const auto& adapter : options.adapters) bytes += adapter->bytes();
+  return bytes;
+}
+
+std::uint64_t Engine::Impl::content_key(std::span<const float> adapters) const {
+  std::vector<std::uint64_t> parts;
+  if (options.control != nullptr) parts.push_back(options.control->fingerprint());
+  for (std::size_t i = 0; i < adapters.size(); ++i) {
+    if (adapters[i] == 0) continue;
+    parts.push_back(options.adapters[i]->fingerprint());
+    parts.push_back(std::bit_cast<std::uint32_t>(adapters[i]));
+  }
+  return parts.empty() ? 0 : xxh64(std::as_bytes(std::span(parts)));
+}
+
 void Engine::Impl::set_up() {
   check_options(options);
   unclaimed = Unclaimed(static_cast<std::size_t>(std::max<std::int64_t>(options.sequences, 8)));
   if (options.backends.empty()) options.backends.push_back(backends::make_cpu_backend());
   graph::Graph graph = model->build_graph();
+  if (!options.adapters.empty() || options.control != nullptr)
+    graph = models::with_adapters(graph, *model, options.adapters, options.control.get());
   vocab = graph.value(graph.output).width;
   const std::int64_t trained = model->hyperparameters().trained_context;
   if (options.context == 0 && trained == 0) options.context = 2048;
@@ -122,7 +145,7 @@ void Engine::Impl::set_up() {
   const std::int64_t outputs = std::min(rows, options.sequences + logit_rows);
   // The plan's size is known before any of it is allocated.
   MemoryNeeds least;
-  least.weights = model->weight_bytes();
+  least.weights = weight_bytes();
   least.scratch =
       graph::plan_memory(graph, rows, outputs).bytes + static_cast<std::uint64_t>(outputs * vocab) * 4;
   const std::uint64_t budget = options.memory_budget > 0 ? options.memory_budget : free_memory().bytes;
@@ -138,7 +161,7 @@ void Engine::Impl::decide_memory() {
   const models::Hyperparameters& hyper = model->hyperparameters();
   const std::int32_t kv_layers = program->graph().kv_layers;
   MemoryNeeds needs;
-  needs.weights = model->weight_bytes();
+  needs.weights = weight_bytes();
   needs.scratch = program->scratch_bytes() + static_cast<std::uint64_t>(program->max_outputs() * vocab) * 4;
   needs.page_bytes = memory::PagePool::bytes_per_page(hyper, kv_layers, options.k_dtype, options.v_dtype);
   needs.sequences = options.sequences;
@@ -229,6 +252,7 @@ std::vector<ActiveRequest*> Engine::Impl::ready() {
         std::any_of(leaders.begin(), leaders.end(), [&](ActiveRequest* leader) {
           const std::int64_t ahead = leader->sequence().length();
           if (ahead < length || ahead >= next_end) return false;
+          if (leader->sequence().content_key() != request->sequence().content_key()) return false;
           const auto theirs = leader->tokens();
           const auto end = std::mismatch(wanted.begin(), wanted.end(), theirs.begin(), theirs.end()).first;
           return end - wanted.begin() >= next_end;
@@ -351,16 +375,18 @@ std::shared_ptr<text::grammar::Constraint> Engine::constrain(const text::grammar
   return std::make_shared<text::grammar::Constraint>(grammar, impl_->token_table);
 }
 
-memory::Sequence Engine::new_sequence() { return memory::Sequence(impl_->pool); }
+memory::Sequence Engine::new_sequence(std::span<const float> adapters) {
+  return memory::Sequence(impl_->pool, impl_->content_key(adapters));
+}
 
 RequestId Engine::submit(Request request, memory::Sequence* base) {
   Impl& e = *impl_;
-  check_request(request, {e.report.context, e.vocab, e.model->gives_text()});
+  check_request(request, {e.report.context, e.vocab, e.model->gives_text(), e.options.adapters.size()});
   if (request.constraint && request.constraint->table().size() != e.model->tokenizer().size())
     fail(ErrorCode::invalid_argument,
          "the constraint was made for a vocabulary of {} tokens, the model has {}",
          request.constraint->table().size(), e.model->tokenizer().size());
-  memory::Sequence sequence = new_sequence();
+  memory::Sequence sequence = new_sequence(request.adapters);
   if (base != nullptr) {
     if (base->pool() != e.pool)
       fail(ErrorCode::invalid_argument, "the base sequence belongs to another engine");
@@ -369,8 +395,12 @@ RequestId Engine::submit(Request request, memory::Sequence* base) {
     const std::span<const std::int32_t> prompt(request.prompt);
     const auto usable = request.want_prompt_logits ? prompt.first(0) : prompt.first(prompt.size() - 1);
     const auto end = std::mismatch(usable.begin(), usable.end(), stored.begin(), stored.end()).first;
-    sequence = std::move(*base);
-    sequence.truncate(end - usable.begin());
+    if (base->content_key() == sequence.content_key()) {
+      sequence = std::move(*base);
+      sequence.truncate(end - usable.begin());
+    } else {
+      base->truncate(0);
+    }
   }
   const RequestId id = ++e.last_id;
   const bool own = !sequence.from_file();

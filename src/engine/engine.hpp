@@ -14,6 +14,7 @@
 #include "engine/sampling/sampler.hpp"
 #include "memory/kv_cache.hpp"
 #include "memory/page_store.hpp"
+#include "models/adapter.hpp"
 #include "models/model.hpp"
 
 namespace quipu::text::grammar {
@@ -45,6 +46,9 @@ struct EngineOptions {
   std::filesystem::path page_store;
   std::uint64_t page_store_bytes = 0;                ///< most bytes of its files
   std::uint64_t page_store_build = 0;                ///< pages that another build has stored are not used
+  /// What requests may use, by number; and what steers them all. Loaded for the engine's model.
+  std::vector<std::shared_ptr<const models::Adapter>> adapters;
+  std::shared_ptr<const models::ControlVector> control;
   bool scatter_pages = memory::KvOptions{}.scatter;  ///< see memory::KvOptions
   /// Called when a request needs a page and nobody is left who could give one: may destroy or park sequences
   /// that were taken from the engine; true when it did. None: such a request ends with an error.
@@ -53,7 +57,7 @@ struct EngineOptions {
 
 /// What the engine takes, by owner; kept to for its whole life. Bytes.
 struct MemoryReport {
-  std::uint64_t weights = 0;  ///< mapped file bytes of the tensors
+  std::uint64_t weights = 0;  ///< mapped file bytes of the tensors, adapters included
   std::uint64_t kv = 0;
   std::uint64_t scratch = 0;
   std::uint64_t budget = 0;
@@ -85,6 +89,9 @@ struct Usage {
 struct Request {
   std::vector<std::int32_t> prompt;
   SamplingParams sampling;
+  /// A factor for each of the engine's adapters, 0: not used; empty: none is. Requests with different ones run
+  /// in the same steps, and give the same bytes as alone.
+  std::vector<float> adapters;
   std::int64_t max_tokens = -1;   ///< -1: until the model stops or the context is full
   std::vector<std::string> stop;  ///< generation ends before the earliest match; it is not part of the text
   std::size_t logprobs = 0;       ///< how many of the most probable tokens each event lists
@@ -146,9 +153,10 @@ class Engine {
   const MemoryReport& memory() const;
 
   /// Queues a request. Throws `Error`: (context_overflow) a prompt longer than the context, by how much;
-  /// (invalid_argument) an empty prompt, a token outside the vocabulary, bad sampling parameters.
+  /// (invalid_argument) an empty prompt, a token outside the vocabulary, bad sampling parameters or adapters.
   /// `base`: continue from this sequence's stored tokens; the longest common prefix is reused (the last
-  /// prompt token is always computed again, so that no logits need storing). Its content moves into the
+  /// prompt token is always computed again, so that no logits need storing; nothing is reused that was computed
+  /// with other adapters). Its content moves into the
   /// request (fork first to keep it) and can be taken back with `take_sequence`; on an exception it is
   /// untouched. With want_prompt_logits nothing is reused. Without `base` the engine starts afresh.
   RequestId submit(Request request, memory::Sequence* base = nullptr);
@@ -176,8 +184,8 @@ class Engine {
   /// The grammar over this model's vocabulary, for any number of requests. Any thread.
   std::shared_ptr<text::grammar::Constraint> constrain(const text::grammar::Grammar& grammar) const;
   EngineStats stats() const;
-  /// A fresh, empty sequence of this engine's pool.
-  memory::Sequence new_sequence();
+  /// A fresh, empty sequence of this engine's pool, for requests with these adapters.
+  memory::Sequence new_sequence(std::span<const float> adapters = {});
 
  private:
   struct Impl;

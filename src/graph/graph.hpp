@@ -135,6 +135,21 @@ struct Scale {
   Value x;
   float factor;
 };
+/// Most adapters of a graph.
+inline constexpr std::int32_t kMaxAdapters = 1024;
+/// What a low-rank adapter adds, by each sequence's own measure: out[t] = x[t] + f scale delta[t], where f is
+/// the factor that the row's sequence has for adapter number `adapter` (SequenceRows::adapters). Where f is 0,
+/// out[t] = x[t] and delta is not read. Source: Hu et al. 2021 (LoRA).
+struct AddAdapted {
+  Value x, delta;
+  std::int32_t adapter;
+  float scale;
+};
+/// out[t] = x[t] + vector: steers every row in one direction (control vectors). Source: Zou et al. 2023.
+struct AddVector {
+  Value x;
+  TensorView vector;
+};
 /// Elements [first, first + count) of each of `groups` equal parts of a row.
 struct Slice {
   Value x;
@@ -198,18 +213,23 @@ struct Pool {
 };
 
 using Op = std::variant<Embed, EmbedPositions, EmbedTypes, RmsNorm, LayerNorm, Linear, Rope, Attention, Glu,
-                        Activate, Xielu, PositionTemperature, Add, Mul, Scale, Slice, Concat, HeadLinear,
+                        Activate, Xielu, PositionTemperature, Add, Mul, Scale, AddAdapted, AddVector, Slice, Concat, HeadLinear,
                         MoeRoute, MoeLinear, MoeCombine, GatherOutputs, Pool>;
 
 /// "linear", "rms_norm"…: for messages and profiles.
 std::string_view op_name(const Op& op);
 /// Values an op reads.
 std::vector<Value> op_inputs(const Op& op);
+/// Replaces the values an op reads, in the order of `op_inputs`.
+void set_op_inputs(Op& op, std::span<const Value> inputs);
 
 struct Node {
   Op op;
   Value out;
   std::string name;  ///< e.g. "blk.3.ffn_down", for messages and profiles
+  /// >= 0: only AddAdapted of this adapter reads the result, so that a step whose sequences do not use it may
+  /// leave the node out.
+  std::int32_t adapter = -1;
 };
 
 /// What one cache layer holds per position.
@@ -229,6 +249,7 @@ struct Graph {
   std::int64_t type_limit = 1;              ///< token types likewise; 1: none but 0
   bool whole_sequences =
       false;  ///< an op looks at all of a sequence: a step brings it from its first token on
+  std::int32_t adapters = 0;  ///< AddAdapted numbers adapters below this
   const ValueInfo& value(Value v) const { return values[v.id]; }
 };
 
@@ -238,6 +259,10 @@ class Builder {
  public:
   /// Names the nodes added from here on: "blk.0.attn_q". Set before each op or group of ops.
   Builder& at(std::string name);
+  /// Adapter of the nodes added from here on (Node::adapter); -1: none.
+  Builder& of_adapter(std::int32_t adapter);
+  /// An op whatever it is; the methods below are the usual way.
+  Value push(Op op);
 
   Value embed(TensorView weight);
   Value embed_positions(TensorView weight);
@@ -254,6 +279,8 @@ class Builder {
   Value add(Value a, Value b);
   Value mul(Value a, Value b);
   Value scale(Value x, float factor);
+  Value add_adapted(Value x, Value delta, std::int32_t adapter, float scale);
+  Value add_vector(Value x, TensorView vector);
   Value slice(Value x, std::int64_t groups, std::int64_t first, std::int64_t count);
   Value concat(Value a, Value b, std::int64_t groups, bool shared = false);
   Value head_linear(Value x, TensorView weight);
@@ -268,9 +295,9 @@ class Builder {
   Graph finish(Value output);
 
  private:
-  Value push(Op op);
   Graph graph_;
   std::string name_;
+  std::int32_t adapter_ = -1;
 };
 
 }  // namespace quipu::graph

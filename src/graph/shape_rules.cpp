@@ -112,6 +112,16 @@ class ShapeRule {
     return a.rows == b.rows && b.width == 1 ? a : same(op.a, op.b);
   }
   ValueInfo operator()(const Scale& op) const { return info(op.x); }
+  ValueInfo operator()(const AddAdapted& op) const {
+    if (op.adapter < 0 || op.adapter >= kMaxAdapters || !std::isfinite(op.scale))
+      fail(ErrorCode::internal, "node '{}': adapter {} with a scale of {}; expected 0 to {} and a number",
+           printable(node_), op.adapter, op.scale, kMaxAdapters - 1);
+    return same(op.x, op.delta);
+  }
+  ValueInfo operator()(const AddVector& op) const {
+    check_vector(op.vector, info(op.x).width);
+    return info(op.x);
+  }
   ValueInfo operator()(const Slice& op) const {
     const ValueInfo x = info(op.x);
     const std::int64_t part = part_width("the input", x, op.groups);

@@ -37,6 +37,8 @@ struct SequenceRows {
   /// pages[i] holds positions [64 i, 64 i + 64); covers at least first_position + rows positions. Pages that
   /// this step writes belong to this sequence alone.
   std::span<const std::uint32_t> pages;
+  /// A factor for each of the graph's adapters, [graph.adapters]; empty: the sequence uses none.
+  std::span<const float> adapters{};
 };
 
 struct Step {

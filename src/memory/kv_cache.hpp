@@ -79,7 +79,9 @@ class PagePool {
 /// sequence is empty and usable.
 class Sequence {
  public:
-  explicit Sequence(std::shared_ptr<PagePool> pool);
+  /// `content_key`: what keys and values depend on besides the tokens and the model (a digest of adapters and
+  /// their scales); 0: nothing.
+  explicit Sequence(std::shared_ptr<PagePool> pool, std::uint64_t content_key = 0);
   ~Sequence();
   Sequence(Sequence&&) noexcept;
   Sequence& operator=(Sequence&&) noexcept;
@@ -88,6 +90,7 @@ class Sequence {
   /// Ids of the tokens whose keys and values are stored, by position.
   std::span<const std::int32_t> tokens() const { return tokens_; }
   std::span<const std::uint32_t> pages() const { return pages_; }
+  std::uint64_t content_key() const { return content_key_; }
 
   /// Makes room for `count` more positions, all of them writable (copy on write). False, and nothing changed,
   /// when the pool has too few free pages.
@@ -108,11 +111,11 @@ class Sequence {
   /// asked for it.
   bool from_file() const { return from_file_; }
 
-  /// Writes tokens and pages to a state file (atomic; header with format version, model fingerprint, dtypes;
-  /// a checksum per section). Layout: docs/state-files.md.
+  /// Writes tokens and pages to a state file (atomic; header with format version, fingerprint of model and
+  /// content key, dtypes; a checksum per section). Layout: docs/state-files.md.
   void save(const std::filesystem::path& path, std::uint64_t fingerprint) const;
   /// Replaces the content by a state file's. Throws `Error`: not_found, bad_file (cut, damaged, another
-  /// version), checksum, invalid_argument (another model or cache dtype), out_of_memory (too few pages); the
+  /// version), checksum, invalid_argument (another model, adapters or cache dtype), out_of_memory (too few pages); the
   /// sequence is then unchanged.
   void restore(const std::filesystem::path& path, std::uint64_t fingerprint);
   /// The same from the bytes of a state file; `name` is used in messages.
@@ -120,6 +123,7 @@ class Sequence {
 
  private:
   std::shared_ptr<PagePool> pool_;
+  std::uint64_t content_key_;
   std::vector<std::int32_t> tokens_;
   std::vector<std::uint32_t> pages_;
   bool from_file_ = false;

@@ -12,6 +12,15 @@ namespace quipu::memory {
 
 namespace {
 using Edge = std::vector<std::int32_t>;
+
+/// A page's tokens; those of a first page behind what else their keys and values depend on.
+Edge edge_of(std::span<const std::int32_t> tokens, std::size_t page, std::uint64_t content_key) {
+  Edge edge;
+  if (page == 0 && content_key != 0)
+    edge = {static_cast<std::int32_t>(content_key), static_cast<std::int32_t>(content_key >> 32)};
+  edge.insert(edge.end(), tokens.begin(), tokens.end());
+  return edge;
+}
 }  // namespace
 
 namespace {
@@ -35,12 +44,17 @@ PrefixTree::~PrefixTree() {
   std::vector<Node*> all{root_.get()};
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (auto& [edge, child] : all[i]->children) {
-      if (store_ != nullptr) store_->put(path_of(*child), child->page);
+      store(path_of(*child), child->page);
       pool_->release(child->page);
       all.push_back(child.get());
     }
   }
   for (; all.size() > 1; all.pop_back()) all.back()->children.clear();
+}
+
+/// Only what depends on the tokens alone: a path with a content key is no whole number of pages.
+void PrefixTree::store(std::span<const std::int32_t> path, std::uint32_t page) {
+  if (store_ != nullptr && path.size() % kPage == 0) store_->put(path, page);
 }
 
 std::vector<std::int32_t> PrefixTree::path_of(const Node& node) {
@@ -59,7 +73,7 @@ void PrefixTree::insert(const Sequence& sequence) {
   const auto tokens = sequence.tokens();
   for (std::size_t i = 0; (i + 1) * kPage <= tokens.size(); ++i) {
     const auto part = tokens.subspan(i * kPage, kPage);
-    const auto [at, added] = node->children.try_emplace(Edge(part.begin(), part.end()));
+    const auto [at, added] = node->children.try_emplace(edge_of(part, i, sequence.content_key()));
     if (added) {
       at->second = std::make_unique<Node>();
       at->second->page = sequence.pages()[i];
@@ -100,11 +114,11 @@ std::int64_t PrefixTree::extend(Sequence& sequence, std::span<const std::int32_t
   std::int64_t added = 0;
   for (std::size_t at = 0; at + kPage <= tokens.size(); at += kPage) {
     const auto part = tokens.subspan(at, kPage);
-    const auto found = node->children.find(Edge(part.begin(), part.end()));
+    const auto found = node->children.find(edge_of(part, at / kPage, sequence.content_key()));
     if (found != node->children.end()) {
       node = found->second.get();
     } else {
-      node = at < length ? nullptr : load(*node, tokens.first(at + kPage));
+      node = at < length || sequence.content_key() != 0 ? nullptr : load(*node, tokens.first(at + kPage));
       if (node == nullptr) break;
     }
     node->last_used = clock_;
@@ -142,7 +156,7 @@ std::string PrefixTree::why_not(std::span<const std::int32_t> tokens) const {
   const auto next = tokens.subspan(length, kPage);
   std::size_t longest = 0;
   for (const auto& [edge, child] : node->children) {
-    const auto same = std::mismatch(edge.begin(), edge.end(), next.begin()).first - edge.begin();
+    const auto same = std::mismatch(edge.begin(), edge.end(), next.begin(), next.end()).first - edge.begin();
     longest = std::max(longest, static_cast<std::size_t>(same));
   }
   if (longest > 0) return fmt::format("what is known differs from token {} on", length + longest);
@@ -172,7 +186,7 @@ bool PrefixTree::evict_older(std::uint64_t than) {
   }
   if (parent_of_oldest == nullptr) return false;
   const std::vector<std::int32_t> path = path_of(*oldest->second);
-  if (store_ != nullptr) store_->put(path, oldest->second->page);
+  store(path, oldest->second->page);
   if (given_up_.size() >= kMostGivenUp) given_up_.clear();
   given_up_.insert(hash_of(path));
   pool_->release(oldest->second->page);

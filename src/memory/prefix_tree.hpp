@@ -14,8 +14,8 @@
 namespace quipu::memory {
 
 /// A tree whose edges are the graph::kPagePositions token ids of a page: a page is found by all tokens up to
-/// its end, so its keys and values are those that computing the tokens again would give. Holds one reference
-/// to each page. One pool; not thread-safe.
+/// its end, and by the sequence's content key, so its keys and values are those that computing the tokens
+/// again would give. Holds one reference to each page. One pool; not thread-safe.
 class PrefixTree {
  public:
   /// `store`: takes the pages that are given up, and gives them back; null: none. It must outlive the tree.
@@ -42,6 +42,7 @@ class PrefixTree {
   struct Node;
   /// The tokens from the first to the end of the node's page.
   static std::vector<std::int32_t> path_of(const Node& node);
+  void store(std::span<const std::int32_t> path, std::uint32_t page);
   Node* load(Node& parent, std::span<const std::int32_t> tokens);
   bool evict_older(std::uint64_t than);
   const Node* deepest(std::span<const std::int32_t> tokens, std::size_t& length) const;

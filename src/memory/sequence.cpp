@@ -11,12 +11,14 @@ namespace {
 std::size_t pages_for(std::size_t positions) { return (positions + kPage - 1) / kPage; }
 }  // namespace
 
-Sequence::Sequence(std::shared_ptr<PagePool> pool) : pool_(std::move(pool)) {}
+Sequence::Sequence(std::shared_ptr<PagePool> pool, std::uint64_t content_key)
+    : pool_(std::move(pool)), content_key_(content_key) {}
 
 Sequence::~Sequence() { truncate(0); }
 
 Sequence::Sequence(Sequence&& other) noexcept
     : pool_(other.pool_),
+      content_key_(other.content_key_),
       tokens_(std::exchange(other.tokens_, {})),
       pages_(std::exchange(other.pages_, {})),
       from_file_(std::exchange(other.from_file_, false)) {}
@@ -25,6 +27,7 @@ Sequence& Sequence::operator=(Sequence&& other) noexcept {
   if (this != &other) {
     truncate(0);
     pool_ = other.pool_;
+    content_key_ = other.content_key_;
     tokens_ = std::exchange(other.tokens_, {});
     pages_ = std::exchange(other.pages_, {});
     from_file_ = std::exchange(other.from_file_, false);
@@ -84,7 +87,7 @@ void Sequence::truncate(std::int64_t length) {
 }
 
 Sequence Sequence::fork() const {
-  Sequence copy(pool_);
+  Sequence copy(pool_, content_key_);
   copy.tokens_ = tokens_;
   copy.from_file_ = from_file_;
   copy.pages_.assign(pages_.begin(), pages_.begin() + static_cast<std::ptrdiff_t>(pages_for(tokens_.size())));

@@ -36,7 +36,7 @@ void Sequence::save(const std::filesystem::path& path, std::uint64_t fingerprint
     fail(ErrorCode::internal, "a sequence of {} tokens is too long for a state file", tokens_.size());
   }
   AtomicFileWriter file(path);
-  file.append(encode_state_head(pool_->shape(), layout, fingerprint, tokens_));
+  file.append(encode_state_head(pool_->shape(), layout, fingerprint ^ content_key_, tokens_));
   std::vector<std::byte> record(layout.page_stride);
   const auto page_positions = static_cast<std::size_t>(graph::kPagePositions);
   for (std::size_t i = 0; i < layout.pages; ++i) {
@@ -56,7 +56,7 @@ void Sequence::restore(const std::filesystem::path& path, std::uint64_t fingerpr
 }
 
 void Sequence::restore(std::span<const std::byte> bytes, std::string_view name, std::uint64_t fingerprint) {
-  ParsedState state = parse_state(bytes, name, pool_->shape(), pool_->page_bytes(), fingerprint);
+  ParsedState state = parse_state(bytes, name, pool_->shape(), pool_->page_bytes(), fingerprint ^ content_key_);
   std::size_t available = pool_->free_pages();
   for (const std::uint32_t page : pages_) available += pool_->references(page) == 1 ? 1 : 0;
   if (state.layout.pages > available) {

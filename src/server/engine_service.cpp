@@ -53,6 +53,7 @@ struct EngineService::Impl {
   std::unique_ptr<SlotMemory> slot_memory;
   engine::MemoryReport memory;
   std::int64_t vocab = 0;
+  std::size_t adapters = 0;
   std::size_t places = 0;
   ServiceMetrics metrics;
 
@@ -96,7 +97,7 @@ struct EngineService::Impl {
 };
 
 void EngineService::Impl::check(const engine::Request& request) const {
-  engine::check_request(request, {memory.context, vocab, engine->model().gives_text()});
+  engine::check_request(request, {memory.context, vocab, engine->model().gives_text(), adapters});
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
   if (prompt >= memory.context && request.max_tokens != 0 && !request.context_shift)
     fail(ErrorCode::context_overflow,
@@ -355,6 +356,7 @@ EngineService::EngineService(std::shared_ptr<const models::Model> model, engine:
   s.places = static_cast<std::size_t>(std::max<std::int64_t>(engine.sequences, 1));
   s.vocab = model->hyperparameters().vocab;
   engine.last_resort = [&s] { return s.slot_memory->finish_saves(); };
+  s.adapters = engine.adapters.size();
   s.engine = std::make_unique<engine::Engine>(std::move(model), std::move(engine));
   s.slot_memory = std::make_unique<SlotMemory>(*s.engine, s.places, options.keep_slots);
   s.memory = s.engine->memory();

@@ -90,6 +90,7 @@ class RunningGeneration final : public Generation, public std::enable_shared_fro
 
 void RunningGeneration::start() {
   std::vector<Job> jobs;
+  if (s_.request.options.adapters.empty()) s_.request.options.adapters = s_.served->adapters.scales();
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     jobs.push_back(make_job(i));
     if (!s_.request.output) continue;

@@ -183,6 +183,8 @@ engine::Request read_generation_fields(const Fields& fields, const Served& serve
   read_logit_bias(fields, tokenizer, p);
   read_samplers(fields, p);
   read_dry_breakers(fields, tokenizer, p);
+  if (const json::array* list = fields.array("lora"))
+    request.adapters = served.adapters.read(*list, fields.path("lora"));
   if (fields.has("stop")) request.stop = read_stop(fields, "stop");
   p.validate();
   return request;

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/adapters.hpp"
 #include "server/embedding_service.hpp"
 #include "server/engine_service.hpp"
 #include "server/request_error.hpp"
@@ -35,6 +36,7 @@ struct Served {
   ModelEntry entry;
   std::int64_t loaded_at = 0;  ///< Unix time, seconds
   engine::Request defaults;    ///< what a request that says nothing gets
+  AdapterScales adapters;      ///< those of the engine
   bool random_seed = true;     ///< a request without a seed gets a random one, not that of the defaults
   std::unique_ptr<EngineService> service;
   std::unique_ptr<const text::ChatFormat> chat_format;  ///< null: the model has no usable chat template

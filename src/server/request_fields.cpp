@@ -40,7 +40,7 @@ std::string_view kind_of(const json::value& value) {
   return "a value";
 }
 
-json::object parse_body(std::string_view body) {
+json::value parse_value(std::string_view body) {
   if (const std::size_t valid = text::valid_prefix(body); valid < body.size())
     bad_field({}, "the body is not valid UTF-8 at byte {}", valid);
   json::parse_options options;
@@ -56,7 +56,11 @@ json::object parse_body(std::string_view body) {
   if (!error) parser.finish(error);
   if (error == json::error::too_deep) bad_field({}, "the body nests deeper than {} levels", kMaxDepth);
   if (error) bad_field({}, "the body is not valid JSON: {} at byte {}", error.message(), rest);
-  json::value value = parser.release();
+  return parser.release();
+}
+
+json::object parse_body(std::string_view body) {
+  json::value value = parse_value(body);
   if (!value.is_object()) bad_field({}, "the body is {}, expected an object", kind_of(value));
   return std::move(value.get_object());
 }

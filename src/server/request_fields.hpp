@@ -15,6 +15,8 @@ namespace quipu::server {
 /// The body of a request as an object. Throws a 400: not JSON (with the offset), bad UTF-8, nested deeper
 /// than 64, not an object.
 boost::json::object parse_body(std::string_view body);
+/// The same for a body that need be no object.
+boost::json::value parse_value(std::string_view body);
 
 /// "a string", "null" …: what a value is, for messages.
 std::string_view kind_of(const boost::json::value& value);

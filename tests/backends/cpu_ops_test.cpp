@@ -124,6 +124,42 @@ TEST(CpuOps, SumsAndProductsAreExact) {
   }
 }
 
+TEST(CpuOps, AVectorIsAddedToEveryRow) {
+  for (const std::int64_t width : kWidths) {
+    const Weight vector = random_weight(DType::f32, width, 1, 3);
+    expect_like_reference({{random_table(20, width, 7)},
+                           [&](Builder& g, Inputs in) { return g.add_vector(in[0], vector.view); }},
+                          20, {}, "width " + std::to_string(width));
+  }
+}
+
+/// Three sequences of one batch: factor 0.5, no adapters at all, factor 0 for the first adapter and 2 for the
+/// second. By hand: x + 0.5 * 3 d, x, x + 2 * 0.25 d.
+TEST(CpuOps, EachSequenceTakesAdaptersByItsOwnFactors) {
+  for (const std::int64_t width : kWidths) {
+    const Table x = random_table(7, width, 7), d = random_table(7, width, 8);
+    const OpCase op{{x, d}, [](Builder& g, Inputs in) {
+                      const Value first = g.add_adapted(in[0], in[1], 0, 3);
+                      return g.add_adapted(first, in[1], 1, 0.25F);
+                    }};
+    const BatchSequence batch[] = {{{0, 1, 2}, 0, {0}, {0.5F, 0}}, {{3, 4}, 0, {1}}, {{5, 6}, 0, {2}, {0, 2}}};
+    std::vector<float> want;
+    for (std::size_t i = 0; i < x.values.size(); ++i) {
+      const auto row = static_cast<std::int64_t>(i) / width;
+      const double factor = row < 3 ? 1.5 : row < 5 ? 0 : 0.5;
+      want.push_back(static_cast<float>(x.values[i] + factor * d.values[i]));
+    }
+    OpProgram reference(op, {backends::make_reference_backend()}, 7);
+    EXPECT_EQ(byte_difference(reference.run(batch), want), "") << width;
+    for (const CpuVariant& cpu : all_cpus()) {
+      OpProgram program(op, {cpu.backend}, 7);
+      EXPECT_EQ(byte_difference(program.run(batch), want), "") << width << ", " << cpu.name;
+      EXPECT_EQ(byte_difference(program.run({batch + 2, 1}), std::span(want).subspan(5 * static_cast<std::size_t>(width))), "")
+          << width << ", alone, " << cpu.name;
+    }
+  }
+}
+
 TEST(CpuOps, RopeIsLikeTheReferenceNearAndFar) {
   for (const bool neox : {false, true})
     for (const std::int64_t head_dim : {8, 10, 64, 80})

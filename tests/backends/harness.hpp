@@ -74,6 +74,7 @@ struct BatchSequence {
   std::vector<std::int32_t> tokens;
   std::int32_t first_position = 0;
   std::vector<std::uint32_t> pages;
+  std::vector<float> adapters = {};  ///< factors of the graph's adapters
 };
 
 /// A compiled case.

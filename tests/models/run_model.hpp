@@ -18,10 +18,16 @@ class ModelRun {
   ModelRun(std::shared_ptr<const models::Model> model, std::shared_ptr<backends::Backend> backend,
            std::int64_t max_positions, std::int64_t max_rows, DType kv_dtype = DType::f32,
            std::optional<models::Pooling> vectors = std::nullopt)
+      : ModelRun(model, vectors ? model->build_vector_graph(*vectors) : model->build_graph(), {}, std::move(backend),
+                 max_positions, max_rows, kv_dtype) {}
+  /// The same with a graph that has adapters, and their factors.
+  ModelRun(std::shared_ptr<const models::Model> model, graph::Graph graph, std::vector<float> adapters,
+           std::shared_ptr<backends::Backend> backend, std::int64_t max_positions, std::int64_t max_rows,
+           DType kv_dtype = DType::f32)
       : model_(std::move(model)),
         backends_{std::move(backend)},
-        program_(vectors ? model_->build_vector_graph(*vectors) : model_->build_graph(), backends_, max_rows,
-                 max_rows) {
+        program_(std::move(graph), backends_, max_rows, max_rows),
+        adapters_(std::move(adapters)) {
     const models::Hyperparameters& h = model_->hyperparameters();
     const auto count =
         static_cast<std::uint32_t>((max_positions + graph::kPagePositions - 1) / graph::kPagePositions);
@@ -41,7 +47,7 @@ class ModelRun {
 
   /// Appends tokens in one step; the logits of all of them, or of the last one only: [rows, vocab].
   std::vector<float> push(std::span<const std::int32_t> tokens, bool last_only = false) {
-    const graph::SequenceRows rows{0, static_cast<std::uint32_t>(tokens.size()), position_, pages_};
+    const graph::SequenceRows rows{0, static_cast<std::uint32_t>(tokens.size()), position_, pages_, adapters_};
     std::vector<std::uint32_t> outputs(tokens.size());
     std::iota(outputs.begin(), outputs.end(), 0u);
     if (last_only) outputs = {outputs.back()};
@@ -65,6 +71,7 @@ class ModelRun {
   std::shared_ptr<const models::Model> model_;
   std::vector<std::shared_ptr<backends::Backend>> backends_;
   backends::Program program_;
+  std::vector<float> adapters_;
   std::vector<std::uint32_t> pages_;
   std::vector<std::vector<std::byte>> storage_;
   std::vector<graph::KvLayer> layers_;

@@ -1,7 +1,6 @@
 #include "backends/cpu/cpu_plan.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <map>
 
@@ -16,19 +15,6 @@ using graph::Graph;
 using graph::MemoryPlan;
 using graph::Rows;
 using graph::Value;
-
-FloatWeight float_weight(const TensorView& tensor) {
-  FloatWeight w;
-  if (tensor.dtype == DType::f32 && reinterpret_cast<std::uintptr_t>(tensor.data) % alignof(float) == 0) {
-    w.data = reinterpret_cast<const float*>(tensor.data);
-    return w;
-  }
-  auto values = std::make_shared<std::vector<float>>(size(tensor.elements()));
-  info(tensor.dtype).decode(tensor.data, values->data(), values->size());
-  w.data = values->data();
-  w.owned = std::move(values);
-  return w;
-}
 
 bool overlap(std::size_t a_begin, std::size_t a_end, std::size_t b_begin, std::size_t b_end) {
   return a_begin < b_end && b_begin < a_end;
@@ -68,8 +54,12 @@ class Schedule {
         own_(graph.values.size(), false) {}
 
   std::vector<std::unique_ptr<PlanStep>> build() {
-    for (index_ = nodes_.begin; index_ < nodes_.end; ++index_)
-      std::visit([this](const auto& op) { add(op, graph_.nodes[index_].out); }, graph_.nodes[index_].op);
+    for (index_ = nodes_.begin; index_ < nodes_.end; ++index_) {
+      const graph::Node& node = graph_.nodes[index_];
+      std::visit([&](const auto& op) { add(op, node.out); }, node.op);
+      // Not what an op prepares for others as well: quantised activations, the order of pairs.
+      steps_.back()->adapter = node.adapter;
+    }
     place_barriers(steps_);
     return std::move(steps_);
   }
@@ -293,6 +283,15 @@ class Schedule {
   void add(const graph::Mul& op, Value out) { add_elementwise(ElementwiseStep::Kind::mul, op.a, op.b, out); }
   void add(const graph::Scale& op, Value out) {
     add_elementwise(ElementwiseStep::Kind::scale, op.x, op.x, out).factor = op.factor;
+  }
+
+  void add(const graph::AddAdapted& op, Value out) {
+    ElementwiseStep& s = add_elementwise(ElementwiseStep::Kind::add_adapted, op.x, op.delta, out);
+    s.factor = op.scale;
+    s.adapter = size(op.adapter);
+  }
+  void add(const graph::AddVector& op, Value out) {
+    add_elementwise(ElementwiseStep::Kind::add_vector, op.x, op.x, out).vector = float_weight(op.vector);
   }
 
   void add(const graph::Rope& op, Value out) {
@@ -530,12 +529,14 @@ class CpuPlan final : public Plan {
     bytes_ = std::max<std::size_t>(p.bytes, 64);
     memory_ = owner.allocate(0, bytes_);
     places_.resize(size(memory.max_tokens));
+    adapter_used_.resize(size(graph.adapters));
     context_.threads = threads_->size();
     context_.private_memory = memory_->data();
     context_.places = places_.data();
     task_ = [this](int thread) {
       for (const std::unique_ptr<PlanStep>& step : *schedule_) {
         if (step->barrier_before) threads_->barrier();
+        if (step->adapter >= 0 && !adapter_used_[size(step->adapter)]) continue;
         step->run(context_, thread);
       }
     };
@@ -543,7 +544,10 @@ class CpuPlan final : public Plan {
 
   void run(const graph::Step& step, std::byte* scratch) override {
     std::uint32_t index = 0;
+    std::fill(adapter_used_.begin(), adapter_used_.end(), std::uint8_t{0});
     for (const graph::SequenceRows& s : step.sequences) {
+      for (std::size_t i = 0; i < s.adapters.size(); ++i)
+        if (s.adapters[i] != 0) adapter_used_[i] = 1;
       for (std::uint32_t i = 0; i < s.rows; ++i)
         places_[s.first_row + i] = {index, s.first_position + static_cast<std::int32_t>(i)};
       ++index;
@@ -568,6 +572,7 @@ class CpuPlan final : public Plan {
   std::unique_ptr<Buffer> memory_;
   std::size_t bytes_ = 0;
   std::vector<RowPlace> places_;
+  std::vector<std::uint8_t> adapter_used_;  // by this step
   RunContext context_;
   std::function<void(int)> task_;
 };

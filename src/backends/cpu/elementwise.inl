@@ -95,6 +95,13 @@ void scale_row(const float* x, float factor, float* y, std::size_t n) {
   for_lanes(n, [&](std::size_t i, std::size_t m) { store_part(y + i, load_part(x + i, m) * f, m); });
 }
 
+void add_scaled_row(const float* a, const float* b, float factor, float* y, std::size_t n) {
+  const V16 f = set1(factor);
+  for_lanes(n, [&](std::size_t i, std::size_t m) {
+    store_part(y + i, fma(f, load_part(b + i, m), load_part(a + i, m)), m);
+  });
+}
+
 void rope(const RopeArgs& a) {
   const std::size_t turned = 2 * a.pairs, after = a.first + turned;
   for (std::size_t h = 0; h < a.heads; ++h) {

@@ -108,6 +108,8 @@ struct Kernels {
   void (*add)(const float* a, const float* b, float* y, std::size_t n);
   void (*mul)(const float* a, const float* b, float* y, std::size_t n);
   void (*scale)(const float* x, float factor, float* y, std::size_t n);
+  /// y = fma(factor, b, a).
+  void (*add_scaled)(const float* a, const float* b, float factor, float* y, std::size_t n);
   /// y = sum over j, ascending, of weights[j] * x[j * stride + i].
   void (*weighted_sum)(const float* x, std::size_t stride, const float* weights, std::size_t count, float* y,
                        std::size_t n);

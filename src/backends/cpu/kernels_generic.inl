@@ -35,6 +35,7 @@ constexpr Kernels kKernels = {
     add_rows,
     mul_rows,
     scale_row,
+    add_scaled_row,
     weighted_sum,
     route,
     rope,

@@ -32,6 +32,12 @@ struct RunContext {
   const RowPlace* places = nullptr;  ///< [tokens]
   int threads = 1;
 
+  /// Factor of an adapter for a row of a value.
+  float adapter_factor(graph::Rows kind, std::size_t row, std::size_t adapter) const {
+    const std::size_t token = kind == graph::Rows::tokens ? row : step->output_rows[row];
+    const auto factors = step->sequences[places[token].sequence].adapters;
+    return factors.empty() ? 0 : factors[adapter];
+  }
   std::size_t rows(graph::Rows kind) const { return kind == graph::Rows::tokens ? tokens : outputs; }
 };
 
@@ -70,6 +76,7 @@ class PlanStep {
   virtual void run(const RunContext& context, int thread) = 0;
   std::vector<Access> accesses;
   bool barrier_before = false;
+  std::int32_t adapter = -1;  ///< of graph::Node: the step runs only when a sequence uses it
 };
 
 /// A value's rows, in the scratch buffer or the step's outputs.

@@ -172,6 +172,15 @@ void ElementwiseStep::run(const RunContext& c, int thread) {
       case Kind::scale:
         k->scale(pa, factor, y, n);
         break;
+      case Kind::add_adapted:
+        if (const float own = c.adapter_factor(out.rows, t, adapter); own != 0)
+          k->add_scaled(pa, pb, own * factor, y, n);
+        else
+          std::memcpy(y, pa, n * sizeof(float));
+        break;
+      case Kind::add_vector:
+        k->add(pa, vector.data + r.begin, y, n);
+        break;
     }
   }
 }

@@ -59,10 +59,13 @@ struct LinearStep final : StepBase {
 
 /// Elementwise ops, cut by columns like the linears before them.
 struct ElementwiseStep final : StepBase {
-  enum class Kind : std::uint8_t { glu, activate, xielu, add, mul, scale } kind = Kind::add;
+  enum class Kind : std::uint8_t { glu, activate, xielu, add, mul, scale, add_adapted, add_vector };
+  Kind kind = Kind::add;
   ValueAt a, b, out;
   int activation = 0;
   float factor = 1;
+  std::size_t adapter = 0;  ///< of add_adapted
+  FloatWeight vector;       ///< of add_vector
   float limit = 0, shift = 0;  ///< of a glu
   float xielu[4] = {};
   std::size_t grain = 16;

@@ -104,6 +104,32 @@ Kernel make_kernel(const graph::Scale& op, const Target& target) {
   return elementwise(op.x, op.x, target.out, [factor = op.factor](float x, float) { return x * factor; });
 }
 
+Kernel make_kernel(const graph::AddAdapted& op, const Target& target) {
+  return {[op, target](const Context& c) {
+    const bool by_token = c.graph.value(op.x).rows == graph::Rows::tokens;
+    for (std::int64_t row = 0; row < c.rows(op.x); ++row) {
+      const auto token = by_token ? static_cast<std::uint32_t>(row)
+                                  : c.step.output_rows[static_cast<std::size_t>(row)];
+      const auto owner = std::find_if(c.step.sequences.begin(), c.step.sequences.end(),
+                                      [&](const auto& s) { return token < s.first_row + s.rows; });
+      const float own = owner->adapters.empty() ? 0 : owner->adapters[static_cast<std::size_t>(op.adapter)];
+      const float factor = own * op.scale;
+      const float *x = c.row(op.x, row), *delta = c.row(op.delta, row);
+      float* out = c.row(target.out, row);
+      for (std::int64_t i = 0; i < c.width(op.x); ++i)
+        out[i] = own == 0 ? x[i] : static_cast<float>(x[i] + static_cast<double>(factor) * delta[i]);
+    }
+  }};
+}
+
+Kernel make_kernel(const graph::AddVector& op, const Target& target) {
+  return {[op, target, vector = decode(op.vector)](const Context& c) {
+    for (std::int64_t row = 0; row < c.rows(op.x); ++row)
+      for (std::int64_t i = 0; i < c.width(op.x); ++i)
+        c.row(target.out, row)[i] = c.row(op.x, row)[i] + vector[static_cast<std::size_t>(i)];
+  }};
+}
+
 Kernel make_kernel(const graph::Slice& op, const Target& target) {
   return {[op, target](const Context& c) {
     const std::int64_t part = c.width(op.x) / op.groups;

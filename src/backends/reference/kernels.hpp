@@ -57,6 +57,8 @@ Kernel make_kernel(const graph::PositionTemperature& op, const Target& target);
 Kernel make_kernel(const graph::Add& op, const Target& target);
 Kernel make_kernel(const graph::Mul& op, const Target& target);
 Kernel make_kernel(const graph::Scale& op, const Target& target);
+Kernel make_kernel(const graph::AddAdapted& op, const Target& target);
+Kernel make_kernel(const graph::AddVector& op, const Target& target);
 Kernel make_kernel(const graph::Slice& op, const Target& target);
 Kernel make_kernel(const graph::Concat& op, const Target& target);
 Kernel make_kernel(const graph::HeadLinear& op, const Target& target);

@@ -277,6 +277,8 @@ class LlamaCpp final : public Dialect {
         {"GET", "/props", props},
         {"GET", "/slots", slots, true},
         {"POST", "/slots/*", slot_action},
+        {"GET", "/lora-adapters", adapters},
+        {"POST", "/lora-adapters", set_adapters},
     };
   }
 

@@ -19,6 +19,8 @@ void tokenizer_info(const std::shared_ptr<Call>& call);
 void props(const std::shared_ptr<Call>& call);
 void slots(const std::shared_ptr<Call>& call);
 void slot_action(const std::shared_ptr<Call>& call);
+void adapters(const std::shared_ptr<Call>& call);
+void set_adapters(const std::shared_ptr<Call>& call);
 void health(const std::shared_ptr<Call>& call);
 void metrics(const std::shared_ptr<Call>& call);
 
