@@ -7,7 +7,8 @@
 namespace quipu::app {
 
 void AdapterFlags::add(CLI::App& app, bool serving) {
-  text_list_option(app, "--lora", lora, "LoRA adapter: a GGUF file or a PEFT folder; may be given several times");
+  text_list_option(app, "--lora", lora,
+                   "LoRA adapter: a GGUF file or a PEFT folder; may be given several times");
   const auto scaled = [&](const std::string& name, std::vector<Scaled>& target, const std::string& help) {
     pair_option(app, name, {"FILE", "SCALE"}, help,
                 [&target](const std::string& file, const std::string& scale) {
@@ -21,10 +22,10 @@ void AdapterFlags::add(CLI::App& app, bool serving) {
   if (serving)
     flag_option(app, "--lora-init-without-apply", without_apply,
                 "adapters have scale 0 until a request or /lora-adapters says otherwise");
-  text_list_option(app, "--control-vector", control,
-                   "control vector: a GGUF file; several are added up");
+  text_list_option(app, "--control-vector", control, "control vector: a GGUF file; several are added up");
   scaled("--control-vector-scaled", control_scaled, "the same with a scale");
-  pair_option(app, "--control-vector-layer-range", {"FIRST", "LAST"}, "blocks that are steered (default: all)",
+  pair_option(app, "--control-vector-layer-range", {"FIRST", "LAST"},
+              "blocks that are steered (default: all)",
               [this](const std::string& first, const std::string& last) {
                 const auto from = parse_integer(first), to = parse_integer(last);
                 if (!from || !to || *from < 0 || *to < *from)
@@ -46,7 +47,8 @@ std::vector<float> AdapterFlags::load(const models::Model& model, engine::Engine
   for (const std::string& path : control) parts.push_back({path, 1});
   for (const auto& [path, scale] : control_scaled) parts.push_back({path, static_cast<float>(scale)});
   if (parts.empty() && !layer_range.empty())
-    fail(ErrorCode::invalid_argument, "--control-vector-layer-range is without effect: there is no --control-vector");
+    fail(ErrorCode::invalid_argument,
+         "--control-vector-layer-range is without effect: there is no --control-vector");
   if (!parts.empty())
     options.control = models::ControlVector::load(parts, model, layer_range.empty() ? -1 : layer_range[0],
                                                   layer_range.empty() ? -1 : layer_range[1]);

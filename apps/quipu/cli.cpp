@@ -124,8 +124,7 @@ void text_list_option(CLI::App& app, const std::string& names, std::vector<std::
 }
 
 void pair_option(CLI::App& app, const std::string& name, const std::pair<std::string, std::string>& types,
-                 const std::string& help,
-                 std::function<void(const std::string&, const std::string&)> parse) {
+                 const std::string& help, std::function<void(const std::string&, const std::string&)> parse) {
   auto store = [name, parse = std::move(parse)](const std::vector<std::string>& values) {
     for (std::size_t i = 0; i + 1 < values.size(); i += 2) try {
         parse(values[i], values[i + 1]);

@@ -66,8 +66,7 @@ void parsed_option(CLI::App& app, const std::string& names, const std::string& t
 
 /// An option with two values, which may be given several times; `parse` as above.
 void pair_option(CLI::App& app, const std::string& name, const std::pair<std::string, std::string>& types,
-                 const std::string& help,
-                 std::function<void(const std::string&, const std::string&)> parse);
+                 const std::string& help, std::function<void(const std::string&, const std::string&)> parse);
 
 /// Puts the options added so far that have no heading yet under this one in the help.
 void group_options(CLI::App& app, const std::string& heading);

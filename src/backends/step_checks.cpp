@@ -61,8 +61,7 @@ void check_sequences(const graph::Graph& graph, const graph::Step& step) {
       fail(ErrorCode::invalid_argument,
            "sequence {} begins at position {}, but the model looks at whole sequences: expected 0", s,
            sequence.first_position);
-    if (!sequence.adapters.empty() &&
-        sequence.adapters.size() != static_cast<std::size_t>(graph.adapters))
+    if (!sequence.adapters.empty() && sequence.adapters.size() != static_cast<std::size_t>(graph.adapters))
       fail(ErrorCode::invalid_argument, "sequence {} has factors for {} adapters, the graph has {}", s,
            sequence.adapters.size(), graph.adapters);
     for (const float factor : sequence.adapters)

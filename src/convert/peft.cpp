@@ -80,14 +80,15 @@ std::string in_block(std::string_view text, std::int64_t block) {
 }
 
 /// Every module of the family that is one matrix, by its name in the checkpoint without the root.
-std::map<std::string, std::vector<Place>, std::less<>> places_of(const gguf::File& model, const Sizes& sizes) {
+std::map<std::string, std::vector<Place>, std::less<>> places_of(const gguf::File& model,
+                                                                 const Sizes& sizes) {
   const std::string& architecture = model.metadata().get_string("general.architecture");
   std::map<std::string, std::vector<Place>, std::less<>> places;
   for (const Family& family : families()) {
     if (family.name != architecture) continue;
     for (const TensorRule& rule : family.tensors) {
-      const bool joined = rule.from.find("{e}") != rule.from.npos || rule.from.find("{h}") != rule.from.npos ||
-                          rule.from.find("{g}") != rule.from.npos;
+      const bool joined = rule.from.find("{e}") != rule.from.npos ||
+                          rule.from.find("{h}") != rule.from.npos || rule.from.find("{g}") != rule.from.npos;
       if (joined || rule.to.ends_with(".weight") || rule.to.ends_with(".bias")) continue;
       const bool of_block = rule.from.find("{}") != rule.from.npos;
       for (std::int64_t block = 0; block < (of_block ? sizes[Dim::layers] : 1); ++block) {
@@ -152,8 +153,8 @@ class PeftReader {
 
   void check_config() {
     const auto refuse = [&](std::string_view key, std::string_view what) {
-      fail(ErrorCode::unsupported, "{}: \"{}\" {}, expected a plain LoRA", printable(config_.name(), 1000), key,
-           what);
+      fail(ErrorCode::unsupported, "{}: \"{}\" {}, expected a plain LoRA", printable(config_.name(), 1000),
+           key, what);
     };
     if (const auto type = config_.try_text("peft_type"); type && *type != "LORA")
       refuse("peft_type", "is " + printable(*type));
@@ -268,7 +269,8 @@ class PeftReader {
 
   TensorView turned(TensorView view) {
     const std::size_t element = info(view.dtype).block_bytes;
-    const auto width = static_cast<std::size_t>(view.shape[0]), rows = static_cast<std::size_t>(view.shape[1]);
+    const auto width = static_cast<std::size_t>(view.shape[0]),
+               rows = static_cast<std::size_t>(view.shape[1]);
     std::byte* to = take(view.bytes());
     for (std::size_t r = 0; r < rows; ++r)
       for (std::size_t c = 0; c < width; ++c)
@@ -314,7 +316,8 @@ gguf::File open_adapter(const fs::path& path, const gguf::File& model) {
     folder = path.parent_path();
   }
   if (!fs::exists(folder / "adapter_config.json", error))
-    fail(ErrorCode::not_found, "{} has no adapter_config.json, expected a GGUF adapter or a folder that PEFT saved",
+    fail(ErrorCode::not_found,
+         "{} has no adapter_config.json, expected a GGUF adapter or a folder that PEFT saved",
          printable(folder.string(), 1000));
   if (!fs::exists(folder / "adapter_model.safetensors", error) &&
       fs::exists(folder / "adapter_model.bin", error))

@@ -89,8 +89,8 @@ struct Usage {
 struct Request {
   std::vector<std::int32_t> prompt;
   SamplingParams sampling;
-  /// A factor for each of the engine's adapters, 0: not used; empty: none is. Requests with different ones run
-  /// in the same steps, and give the same bytes as alone.
+  /// A factor for each of the engine's adapters, 0: not used; empty: none is. Requests with different ones
+  /// run in the same steps, and give the same bytes as alone.
   std::vector<float> adapters;
   std::int64_t max_tokens = -1;   ///< -1: until the model stops or the context is full
   std::vector<std::string> stop;  ///< generation ends before the earliest match; it is not part of the text
@@ -155,10 +155,10 @@ class Engine {
   /// Queues a request. Throws `Error`: (context_overflow) a prompt longer than the context, by how much;
   /// (invalid_argument) an empty prompt, a token outside the vocabulary, bad sampling parameters or adapters.
   /// `base`: continue from this sequence's stored tokens; the longest common prefix is reused (the last
-  /// prompt token is always computed again, so that no logits need storing; nothing is reused that was computed
-  /// with other adapters). Its content moves into the
-  /// request (fork first to keep it) and can be taken back with `take_sequence`; on an exception it is
-  /// untouched. With want_prompt_logits nothing is reused. Without `base` the engine starts afresh.
+  /// prompt token is always computed again, so that no logits need storing; nothing is reused that was
+  /// computed with other adapters). Its content moves into the request (fork first to keep it) and can be
+  /// taken back with `take_sequence`; on an exception it is untouched. With want_prompt_logits nothing is
+  /// reused. Without `base` the engine starts afresh.
   RequestId submit(Request request, memory::Sequence* base = nullptr);
   /// Schedules and runs one batch. False when nothing is left to do.
   bool step();

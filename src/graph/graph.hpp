@@ -138,8 +138,8 @@ struct Scale {
 /// Most adapters of a graph.
 inline constexpr std::int32_t kMaxAdapters = 1024;
 /// What a low-rank adapter adds, by each sequence's own measure: out[t] = x[t] + f scale delta[t], where f is
-/// the factor that the row's sequence has for adapter number `adapter` (SequenceRows::adapters). Where f is 0,
-/// out[t] = x[t] and delta is not read. Source: Hu et al. 2021 (LoRA).
+/// the factor that the row's sequence has for adapter number `adapter` (SequenceRows::adapters). Where f is
+/// 0, out[t] = x[t] and delta is not read. Source: Hu et al. 2021 (LoRA).
 struct AddAdapted {
   Value x, delta;
   std::int32_t adapter;

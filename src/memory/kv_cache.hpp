@@ -115,8 +115,8 @@ class Sequence {
   /// content key, dtypes; a checksum per section). Layout: docs/state-files.md.
   void save(const std::filesystem::path& path, std::uint64_t fingerprint) const;
   /// Replaces the content by a state file's. Throws `Error`: not_found, bad_file (cut, damaged, another
-  /// version), checksum, invalid_argument (another model, adapters or cache dtype), out_of_memory (too few pages); the
-  /// sequence is then unchanged.
+  /// version), checksum, invalid_argument (another model, adapters or cache dtype), out_of_memory (too few
+  /// pages); the sequence is then unchanged.
   void restore(const std::filesystem::path& path, std::uint64_t fingerprint);
   /// The same from the bytes of a state file; `name` is used in messages.
   void restore(std::span<const std::byte> bytes, std::string_view name, std::uint64_t fingerprint);

@@ -56,7 +56,8 @@ void Sequence::restore(const std::filesystem::path& path, std::uint64_t fingerpr
 }
 
 void Sequence::restore(std::span<const std::byte> bytes, std::string_view name, std::uint64_t fingerprint) {
-  ParsedState state = parse_state(bytes, name, pool_->shape(), pool_->page_bytes(), fingerprint ^ content_key_);
+  ParsedState state =
+      parse_state(bytes, name, pool_->shape(), pool_->page_bytes(), fingerprint ^ content_key_);
   std::size_t available = pool_->free_pages();
   for (const std::uint32_t page : pages_) available += pool_->references(page) == 1 ? 1 : 0;
   if (state.layout.pages > available) {

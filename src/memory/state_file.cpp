@@ -86,8 +86,8 @@ void check_match(const Header& header, std::string_view name, const PageShape& s
                  std::uint64_t page_bytes, std::uint64_t fingerprint) {
   if (header.fingerprint != fingerprint) {
     fail(ErrorCode::invalid_argument,
-         "{}: saved by another model or with other adapters (fingerprint {:016x}, here it is {:016x})", name, header.fingerprint,
-         fingerprint);
+         "{}: saved by another model or with other adapters (fingerprint {:016x}, here it is {:016x})", name,
+         header.fingerprint, fingerprint);
   }
   if (header.k_dtype != static_cast<std::uint32_t>(shape.k_dtype) ||
       header.v_dtype != static_cast<std::uint32_t>(shape.v_dtype)) {

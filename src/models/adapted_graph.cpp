@@ -1,5 +1,5 @@
-// Puts adapters into a graph: behind each product that an adapter changes stand two more of low rank and their
-// sum.
+// Puts adapters into a graph: behind each product that an adapter changes stand two more of low rank and
+// their sum.
 #include <set>
 
 #include "core/error.hpp"
@@ -64,9 +64,8 @@ class Rewriter {
     const std::string_view weight = op.weight.name == kEmbedding ? kOutput : std::string_view(op.weight.name);
     const LowRank* part = take(a, weight);
     if (part == nullptr) return out;
-    return sum(out, name, a, *part, [&] {
-      return g_.linear(g_.linear(op.x, part->a), rows_like(op.weight, part->b, name));
-    });
+    return sum(out, name, a, *part,
+               [&] { return g_.linear(g_.linear(op.x, part->a), rows_like(op.weight, part->b, name)); });
   }
   Value adapted(const graph::MoeLinear& op, Value out, std::size_t a, const std::string& name) {
     const LowRank* part = take(a, op.weight.name);

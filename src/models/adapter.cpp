@@ -74,7 +74,8 @@ void Adapter::read(const Model& model) {
          printable(path_, 1000));
   const double alpha = file_.metadata().get_float("adapter.lora.alpha");
   if (!std::isfinite(alpha))
-    fail(ErrorCode::bad_file, "{}: adapter.lora.alpha is {}, expected a number", printable(path_, 1000), alpha);
+    fail(ErrorCode::bad_file, "{}: adapter.lora.alpha is {}, expected a number", printable(path_, 1000),
+         alpha);
 
   std::uint64_t digest = 0;
   for (const TensorView& tensor : file_.tensors()) {
@@ -90,8 +91,10 @@ void Adapter::read(const Model& model) {
     if (file_.find_tensor(weight + std::string(is_a ? kB : kA)) == nullptr)
       fail(ErrorCode::bad_file, "{}: tensor {} stands alone, expected {} beside it", printable(path_, 1000),
            printable(name), printable(weight + std::string(is_a ? kB : kA)));
-    if (is_a) parts_[weight].a = usable(tensor);
-    else parts_[weight].b = usable(tensor);
+    if (is_a)
+      parts_[weight].a = usable(tensor);
+    else
+      parts_[weight].b = usable(tensor);
   }
   if (parts_.empty()) fail(ErrorCode::bad_file, "{}: the adapter has no tensors", printable(path_, 1000));
 
@@ -137,8 +140,8 @@ std::shared_ptr<const ControlVector> ControlVector::load(std::span<const Part> p
   const std::int64_t from = first < 0 ? 0 : first, to = last < 0 ? layers : last;
   if (from > to || from > layers || to > layers)
     fail(ErrorCode::invalid_argument,
-         "--control-vector-layer-range is {} {}, expected a first and a last block of the model's {}", from, to,
-         layers);
+         "--control-vector-layer-range is {} {}, expected a first and a last block of the model's {}", from,
+         to, layers);
   control->keep_blocks(from, to);
   with_adapters(model.build_graph(), model, {}, control.get());
   return control;
@@ -175,7 +178,8 @@ void ControlVector::add(const gguf::File& file, float scale, const Hyperparamete
     }
     any = true;
   }
-  if (!any) fail(ErrorCode::bad_file, "{}: the control vector has no directions", printable(file.name(), 1000));
+  if (!any)
+    fail(ErrorCode::bad_file, "{}: the control vector has no directions", printable(file.name(), 1000));
 }
 
 void ControlVector::keep_blocks(std::int64_t first, std::int64_t last) {

@@ -1,5 +1,5 @@
-// Low-rank adapters (LoRA) and control vectors beside a model, and the graph that applies them: the weights of
-// the model stay as they are, in the file and in memory.
+// Low-rank adapters (LoRA) and control vectors beside a model, and the graph that applies them: the weights
+// of the model stay as they are, in the file and in memory.
 #pragma once
 
 #include <cstdint>
@@ -81,7 +81,8 @@ class ControlVector {
 };
 
 /// The graph of one step that also applies these: adapter i by the factor that a sequence gives it
-/// (graph::SequenceRows::adapters). Throws `Error` (unsupported) when the architecture has no place for a part.
+/// (graph::SequenceRows::adapters). Throws `Error` (unsupported) when the architecture has no place for a
+/// part.
 graph::Graph with_adapters(const graph::Graph& plain, const Model& model,
                            std::span<const std::shared_ptr<const Adapter>> adapters,
                            const ControlVector* control);

@@ -1,6 +1,8 @@
 #include "models/decoder.hpp"
 
 #include <cmath>
+#include <map>
+#include <mutex>
 
 namespace quipu::models {
 
@@ -17,6 +19,25 @@ TensorView rows_of(const TensorView& weight, std::int64_t first, std::int64_t co
   }
   return part;
 }
+
+namespace {
+
+/// A weight of ones, for norms that have none; it lives as long as the program.
+TensorView ones(std::int64_t size) {
+  static std::mutex mutex;
+  static std::map<std::int64_t, std::vector<float>> all;
+  const std::lock_guard lock(mutex);
+  std::vector<float>& values = all[size];
+  values.resize(static_cast<std::size_t>(size), 1.0f);
+  TensorView view;
+  view.name = "ones";
+  view.dtype = DType::f32;
+  view.shape[0] = size;
+  view.data = reinterpret_cast<const std::byte*>(values.data());
+  return view;
+}
+
+}  // namespace
 
 void refuse_experts(const Hyperparameters& h) {
   if (h.experts.count > 0)
@@ -57,6 +78,8 @@ std::vector<Block> Decoder::blocks() {
 }
 
 Value Decoder::norm(Value x, const std::string& name, std::int64_t size, std::int64_t heads) {
+  if (norm_kind == Norm::layer_without_weights)
+    return g.at(name).layer_norm(x, ones(size), std::nullopt, hyper.norm_eps);
   const TensorView weight = weights.get(name + ".weight", {size, heads});
   g.at(name);
   if (norm_kind == Norm::rms) return g.rms_norm(x, weight, hyper.norm_eps);

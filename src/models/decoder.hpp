@@ -13,7 +13,7 @@
 
 namespace quipu::models {
 
-enum class Norm : std::uint8_t { rms, layer };
+enum class Norm : std::uint8_t { rms, layer, layer_without_weights };
 
 /// How queries and keys turn with their position.
 struct Rotary {

@@ -1,5 +1,5 @@
-// Granite 3.x, dense and mixture of experts (GGUF architectures "granite", "granitemoe"). Source: IBM Granite
-// Team 2024.
+// Granite 3.x, dense and mixture of experts; MiniCPM (GGUF architectures "granite", "granitemoe", "minicpm").
+// Sources: IBM Granite Team 2024; Hu et al. 2024.
 //
 // A llama block with four factors of its own: of embeddings, attention scores, residual branches and logits
 // (which it divides). The mixture may have a shared expert.

@@ -1,5 +1,5 @@
-// The llama architecture: Llama 2 and 3.x, Mistral, Mixtral, SmolLM2 and their kin (GGUF architecture
-// "llama").
+// The llama architecture: Llama 2 and 3.x, Mistral, Mixtral, SmolLM2, InternLM2, ERNIE 4.5 and their kin
+// (GGUF architectures "llama", "internlm2", "ernie4_5").
 //
 // Touvron et al. 2023: pre-norm decoder with RMSNorm, rotary positions, grouped-query attention and a SwiGLU
 // feed-forward. Variants are told apart by what the file holds: biases, an output matrix of its own or the

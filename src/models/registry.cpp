@@ -19,7 +19,7 @@
   ROW("command-r", build_command_r)       \
   ROW("deepseek2", build_deepseek2)       \
   ROW("dots1", build_dots1)               \
-  ROW("ernie4_5", build_ernie4_5)         \
+  ROW("ernie4_5", build_llama)            \
   ROW("ernie4_5-moe", build_ernie4_5_moe) \
   ROW("exaone-moe", build_exaone_moe)     \
   ROW("exaone4", build_exaone4)           \
@@ -31,17 +31,21 @@
   ROW("glm4moe", build_glm4_moe)          \
   ROW("gpt-oss", build_gpt_oss)           \
   ROW("gpt2", build_gpt2)                 \
+  ROW("gptj", build_gptj)                 \
   ROW("gptneox", build_gptneox)           \
   ROW("granite", build_granite)           \
   ROW("granitemoe", build_granite)        \
   ROW("hunyuan-dense", build_hunyuan)     \
   ROW("hunyuan-moe", build_hunyuan)       \
+  ROW("internlm2", build_llama)           \
   ROW("jais2", build_nemotron)            \
   ROW("llama", build_llama)               \
+  ROW("minicpm", build_granite)           \
   ROW("minimax-m2", build_minimax_m2)     \
   ROW("mistral3", build_mistral3)         \
   ROW("mpt", build_mpt)                   \
   ROW("nemotron", build_nemotron)         \
+  ROW("olmo", build_olmo)                 \
   ROW("olmo2", build_olmo2)               \
   ROW("olmoe", build_olmoe)               \
   ROW("phi2", build_phi2)                 \

@@ -21,7 +21,8 @@ class AdapterScales {
   std::vector<float> scales() const;
   void set(std::vector<float> scales);
   /// [{"id", "scale"}] as a scale for each adapter, 0 for those that it leaves out; `path` names the list in
-  /// messages. Throws a 400: another shape, an id there is not or that stands twice, a scale that is no number.
+  /// messages. Throws a 400: another shape, an id there is not or that stands twice, a scale that is no
+  /// number.
   std::vector<float> read(const boost::json::array& list, const std::string& path) const;
 
  private:

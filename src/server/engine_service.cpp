@@ -97,7 +97,10 @@ struct EngineService::Impl {
 };
 
 void EngineService::Impl::check(const engine::Request& request) const {
-  engine::check_request(request, {memory.context, vocab, engine->model().gives_text(), adapters});
+  engine::check_request(request, {.context = memory.context,
+                                  .vocab = vocab,
+                                  .gives_text = engine->model().gives_text(),
+                                  .adapters = adapters});
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
   if (prompt >= memory.context && request.max_tokens != 0 && !request.context_shift)
     fail(ErrorCode::context_overflow,

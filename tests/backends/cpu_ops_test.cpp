@@ -142,7 +142,8 @@ TEST(CpuOps, EachSequenceTakesAdaptersByItsOwnFactors) {
                       const Value first = g.add_adapted(in[0], in[1], 0, 3);
                       return g.add_adapted(first, in[1], 1, 0.25F);
                     }};
-    const BatchSequence batch[] = {{{0, 1, 2}, 0, {0}, {0.5F, 0}}, {{3, 4}, 0, {1}}, {{5, 6}, 0, {2}, {0, 2}}};
+    const BatchSequence batch[] = {
+        {{0, 1, 2}, 0, {0}, {0.5F, 0}}, {{3, 4}, 0, {1}}, {{5, 6}, 0, {2}, {0, 2}}};
     std::vector<float> want;
     for (std::size_t i = 0; i < x.values.size(); ++i) {
       const auto row = static_cast<std::int64_t>(i) / width;
@@ -154,7 +155,9 @@ TEST(CpuOps, EachSequenceTakesAdaptersByItsOwnFactors) {
     for (const CpuVariant& cpu : all_cpus()) {
       OpProgram program(op, {cpu.backend}, 7);
       EXPECT_EQ(byte_difference(program.run(batch), want), "") << width << ", " << cpu.name;
-      EXPECT_EQ(byte_difference(program.run({batch + 2, 1}), std::span(want).subspan(5 * static_cast<std::size_t>(width))), "")
+      EXPECT_EQ(byte_difference(program.run({batch + 2, 1}),
+                                std::span(want).subspan(5 * static_cast<std::size_t>(width))),
+                "")
           << width << ", alone, " << cpu.name;
     }
   }

@@ -2,46 +2,17 @@
 #include <gtest/gtest.h>
 
 #include "engine_fixture.hpp"
-#include "models/adapter.hpp"
+#include "tiny_adapter.hpp"
 
 namespace quipu {
 namespace {
 
 using engine::Request;
-using models::Adapter;
 using test::Trace;
 
-/// A random adapter for every attention and feed-forward product of the tiny model.
-std::shared_ptr<const Adapter> random_adapter(std::uint64_t seed, std::int64_t rank) {
-  const auto& model = *test::shared_tiny_model();
-  std::deque<std::vector<float>> values;
-  std::vector<TensorView> tensors;
-  const auto add = [&](const std::string& name, std::int64_t width, std::int64_t rows) {
-    std::vector<float>& v = values.emplace_back(static_cast<std::size_t>(width * rows));
-    for (std::size_t i = 0; i < v.size(); ++i)
-      v[i] = static_cast<float>(philox_uniform(seed + 100 * tensors.size(), i) - 0.5);
-    tensors.push_back(
-        {name, DType::f32, {width, rows, 1, 1}, reinterpret_cast<const std::byte*>(values.back().data())});
-  };
-  for (const TensorView& weight : model.file().tensors()) {
-    if (weight.name.find("attn_norm") != std::string::npos || weight.name.find("ffn_norm") != std::string::npos ||
-        !weight.name.starts_with("blk."))
-      continue;
-    add(weight.name + ".lora_a", weight.shape[0], rank);
-    add(weight.name + ".lora_b", rank, weight.shape[1]);
-  }
-  gguf::Metadata metadata;
-  metadata.set("general.type", gguf::Value::of_string("adapter"));
-  metadata.set("general.architecture", gguf::Value::of_string("llama"));
-  metadata.set("adapter.type", gguf::Value::of_string("lora"));
-  metadata.set("adapter.lora.alpha", gguf::Value::of_f32(2));
-  const test::TemporaryFolder folder;
-  gguf::write(folder / "adapter.gguf", metadata, tensors);
-  return Adapter::load(folder / "adapter.gguf", model);  // stays mapped
-}
-
 engine::Engine engine_with_adapters(test::EngineSettings settings) {
-  static const auto a = random_adapter(1, 4), b = random_adapter(2, 3);
+  static const auto a = test::random_adapter(*test::shared_tiny_model(), 1, 4),
+                    b = test::random_adapter(*test::shared_tiny_model(), 2, 3);
   engine::EngineOptions options = test::engine_options(settings);
   options.adapters = {a, b};
   return engine::Engine(test::shared_tiny_model(), options);
@@ -94,8 +65,8 @@ TEST(Adapters, OneAfterTheOtherOnOneCacheAnswersAsAlone) {
 TEST(Adapters, InOneBatchEachAnswersAsAlone) {
   for (const bool prefix_cache : {false, true})
     for (const int threads : {1, 3}) {
-      engine::Engine engine =
-          engine_with_adapters({.sequences = 5, .batch = 64, .threads = threads, .prefix_cache = prefix_cache});
+      engine::Engine engine = engine_with_adapters(
+          {.sequences = 5, .batch = 64, .threads = threads, .prefix_cache = prefix_cache});
       std::vector<Trace> traces(mixes().size());
       for (std::size_t i = 0; i < mixes().size(); ++i) {
         Request next = request(mixes()[i]);
@@ -104,7 +75,8 @@ TEST(Adapters, InOneBatchEachAnswersAsAlone) {
       }
       while (engine.step()) {
       }
-      for (std::size_t i = 0; i < mixes().size(); ++i) EXPECT_EQ(traces[i], alone()[i]) << i << " " << threads;
+      for (std::size_t i = 0; i < mixes().size(); ++i)
+        EXPECT_EQ(traces[i], alone()[i]) << i << " " << threads;
     }
 }
 

@@ -1,5 +1,6 @@
 // Any bytes given as an adapter or a control vector are one that fits the model, or an Error. The first byte
-// chooses: a GGUF adapter, a GGUF control vector, or a PEFT folder (the configuration, a zero byte, the tensors).
+// chooses: a GGUF adapter, a GGUF control vector, or a PEFT folder (the configuration, a zero byte, the
+// tensors).
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -7,9 +7,9 @@
 #include <functional>
 
 #include "convert/peft.hpp"
-#include "core/temporary_folder.hpp"
 #include "golden.hpp"
 #include "run_model.hpp"
+#include "temporary_folder.hpp"
 
 namespace quipu {
 namespace {
@@ -69,8 +69,8 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-void expect_rows_alike(const std::vector<float>& found, const std::vector<float>& expected,
-                       std::size_t rows, const std::string& name) {
+void expect_rows_alike(const std::vector<float>& found, const std::vector<float>& expected, std::size_t rows,
+                       const std::string& name) {
   ASSERT_EQ(found.size(), expected.size()) << name;
   const std::size_t vocab = expected.size() / rows;
   for (std::size_t row = 0; row < rows; ++row) {
@@ -143,19 +143,24 @@ std::string refusal(const std::function<void()>& act) {
 }
 
 TEST(Adapter, OneOfAnotherModelIsRefusedByTheTensor) {
-  EXPECT_NE(refusal([] { Adapter::load(file("llama_a.gguf"), *base("llama_odd_sizes")); })
-                .find("tensor blk.0.attn_k.weight.lora_a is 32x4, expected 42x4: blk.0.attn_k.weight of the model is "
-                      "42x10"),
-            std::string::npos)
+  EXPECT_NE(
+      refusal([] { Adapter::load(file("llama_a.gguf"), *base("llama_odd_sizes")); })
+          .find(
+              "tensor blk.0.attn_k.weight.lora_a is 32x4, expected 42x4: blk.0.attn_k.weight of the model is "
+              "42x10"),
+      std::string::npos)
       << refusal([] { Adapter::load(file("llama_a.gguf"), *base("llama_odd_sizes")); });
-  EXPECT_NE(refusal([] { Adapter::load(file("llama_a"), *base("llama_odd_sizes")); })
-                .find("tensor blk.0.attn_k.weight.lora_a is 32x4, expected 42x4"),
+  EXPECT_NE(refusal([] {
+              Adapter::load(file("llama_a"), *base("llama_odd_sizes"));
+            }).find("tensor blk.0.attn_k.weight.lora_a is 32x4, expected 42x4"),
             std::string::npos);
-  EXPECT_NE(refusal([] { Adapter::load(file("llama_a.gguf"), *base("gpt2")); })
-                .find("general.architecture is \"llama\", expected \"gpt2\""),
+  EXPECT_NE(refusal([] {
+              Adapter::load(file("llama_a.gguf"), *base("gpt2"));
+            }).find("general.architecture is \"llama\", expected \"gpt2\""),
             std::string::npos);
-  EXPECT_NE(refusal([] { Adapter::load(test::golden_path("llama_gqa.gguf"), *base("llama_gqa")); })
-                .find("general.type is missing, expected \"adapter\""),
+  EXPECT_NE(refusal([] {
+              Adapter::load(test::golden_path("llama_gqa.gguf"), *base("llama_gqa"));
+            }).find("general.type is missing, expected \"adapter\""),
             std::string::npos);
 }
 
@@ -178,27 +183,27 @@ TEST(Adapter, BadFilesAreRefused) {
            metadata.set("adapter.alora.invocation_tokens", gguf::Value::of_u32(1));
          }),
          "aLoRA");
-  expect(with_change([](auto& metadata, auto&) {
-           metadata.set("adapter.lora.alpha", gguf::Value::of_string("8"));
-         }),
+  expect(with_change(
+             [](auto& metadata, auto&) { metadata.set("adapter.lora.alpha", gguf::Value::of_string("8")); }),
          "adapter.lora.alpha");
   expect(with_change([](auto&, auto& tensors) { tensors.pop_back(); }), "stands alone");
-  expect(with_change([](auto&, auto& tensors) { tensors[0].name = "blk.0.attn_q.weight"; }), "is no part of a LoRA");
+  expect(with_change([](auto&, auto& tensors) { tensors[0].name = "blk.0.attn_q.weight"; }),
+         "is no part of a LoRA");
   expect(with_change([](auto&, auto& tensors) {
            for (TensorView& tensor : tensors)
              if (tensor.name.starts_with("blk.0.attn_q.weight")) tensor.name.replace(0, 12, "blk.9.attn_q");
          }),
          "which the model has not");
-  expect(with_change([](auto&, auto& tensors) { tensors.clear(); }),
-         "no tensors");
+  expect(with_change([](auto&, auto& tensors) { tensors.clear(); }), "no tensors");
 }
 
 std::string peft_refusal(const std::string& config) {
   const auto model = base("llama_gqa");
   const auto tensors = safetensors::File::open(file("llama_a") / "adapter_model.safetensors");
   return refusal([&] {
-    Adapter::from_file(convert::read_peft(convert::JsonFile::parse(config, "adapter_config.json"), tensors, model->file()),
-                       *model);
+    Adapter::from_file(
+        convert::read_peft(convert::JsonFile::parse(config, "adapter_config.json"), tensors, model->file()),
+        *model);
   });
 }
 
@@ -221,12 +226,14 @@ TEST(Adapter, PeftSettingsThatAreNoPlainLoraAreRefused) {
 
 TEST(Adapter, AControlVectorOfAnotherModelIsRefused) {
   const models::ControlVector::Part parts[] = {{file("control.gguf"), 1}};
-  EXPECT_NE(refusal([&] { models::ControlVector::load(parts, *base("llama_gqa")); })
-                .find("direction.1 is F32 42, expected F32 32"),
+  EXPECT_NE(refusal([&] {
+              models::ControlVector::load(parts, *base("llama_gqa"));
+            }).find("direction.1 is F32 42, expected F32 32"),
             std::string::npos)
       << refusal([&] { models::ControlVector::load(parts, *base("llama_gqa")); });
-  EXPECT_NE(refusal([&] { models::ControlVector::load(parts, *base("llama_odd_sizes"), 2, 9); })
-                .find("--control-vector-layer-range is 2 9"),
+  EXPECT_NE(refusal([&] {
+              models::ControlVector::load(parts, *base("llama_odd_sizes"), 2, 9);
+            }).find("--control-vector-layer-range is 2 9"),
             std::string::npos);
 }
 

@@ -47,7 +47,8 @@ class ModelRun {
 
   /// Appends tokens in one step; the logits of all of them, or of the last one only: [rows, vocab].
   std::vector<float> push(std::span<const std::int32_t> tokens, bool last_only = false) {
-    const graph::SequenceRows rows{0, static_cast<std::uint32_t>(tokens.size()), position_, pages_, adapters_};
+    const graph::SequenceRows rows{0, static_cast<std::uint32_t>(tokens.size()), position_, pages_,
+                                   adapters_};
     std::vector<std::uint32_t> outputs(tokens.size());
     std::iota(outputs.begin(), outputs.end(), 0u);
     if (last_only) outputs = {outputs.back()};

@@ -3,6 +3,7 @@
 
 #include <boost/json.hpp>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,8 @@ struct ServerSettings {
   std::uint64_t memory = 0;  ///< for all models; 0: what there is
   std::string page_store;
   std::filesystem::path model;  ///< another one in place of the tiny model
+  /// Given to the engine with scale 1 and 0.5.
+  std::function<std::vector<std::shared_ptr<const models::Adapter>>(const models::Model&)> adapters;
   std::string chat_template =
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
@@ -77,8 +80,13 @@ class TestServer {
       server::ServiceOptions service;
       service.queue = s.queue;
       service.keep_slots = s.keep_slots;
-      served->service = std::make_unique<server::EngineService>(models::Model::load(entry.path),
-                                                                std::move(options), service);
+      auto model = models::Model::load(entry.path);
+      if (s.adapters) {
+        options.adapters = s.adapters(*model);
+        served->adapters.reset({"a.gguf", "b.gguf"}, {1, 0.5F});
+      }
+      served->service =
+          std::make_unique<server::EngineService>(std::move(model), std::move(options), service);
       return served;
     };
     server_ = std::make_unique<server::Server>(

@@ -96,6 +96,7 @@ FAMILIES = {
     "gpt_oss": ("GptOss", SMALL | LOCAL | dict(intermediate_size=20)
                 | dict(num_hidden_layers=3, head_dim=12, sliding_window=9, layer_types=_layers("sfs"))
                 | rope(150000.0, "yarn", beta_fast=32.0, beta_slow=1.0, truncate=False, **YARN), [150]),
+    "gptj": ("GPTJ", dict(n_embd=36, n_layer=2, n_head=3, vocab_size=64, n_positions=256, rotary_dim=8, n_inner=80), [40]),
     "gptneox": ("GPTNeoX", dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48,
                                 vocab_size=64, max_position_embeddings=256) | rope(partial_rotary_factor=0.25), [40]),
     "gptneox_serial": ("GPTNeoX", dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
@@ -114,7 +115,12 @@ FAMILIES = {
                                                  intermediate_size=40,
                                                  moe_intermediate_size=[40, 40])
                     | rope(), [40]),
+    # The model code of InternLM2 is not in transformers: a llama block, whose projections its files hold as one.
+    "internlm2": ("Llama", SMALL | rope(1000000.0), [40]),
     "jais2": ("Jais2", LAYER | rope(), [40]),
+    # Nor is MiniCPM's: Granite's block with the usual scale of the scores.
+    "minicpm": ("Granite", SMALL | dict(embedding_multiplier=3.0, residual_multiplier=0.6, logits_scaling=2.0,
+                                        attention_multiplier=8 ** -0.5) | rope(), [40]),
     "minimax_m2": ("MiniMaxM2", SMALL | LOCAL | dict(head_dim=16, use_qk_norm=True, rotary_dim=8)
                    | rope(partial_rotary_factor=0.5), [40]),
     "ministral3": ("Ministral3", SMALL | dict(head_dim=12)
@@ -123,6 +129,7 @@ FAMILIES = {
     "mixtral": ("Mixtral", SMALL | LOCAL | dict(intermediate_size=40, sliding_window=None) | rope(), [40]),
     "mpt": ("Mpt", dict(d_model=36, n_heads=6, n_layers=2, expansion_ratio=4, max_seq_len=256, vocab_size=64), [40]),
     "nemotron": ("Nemotron", SMALL | dict(norm_eps=1e-5) | rope(partial_rotary_factor=0.5), [40]),
+    "olmo": ("Olmo", {k: v for k, v in SMALL.items() if k != "rms_norm_eps"} | rope(), [40]),
     "olmo2": ("Olmo2", SMALL | rope(500000.0), [40]),
     "olmo3": ("Olmo3", SMALL | dict(num_hidden_layers=5, sliding_window=9, layer_types=_layers("sssfs"))
               | rope(500000.0), [40]),
@@ -148,10 +155,61 @@ FAMILIES = {
 }
 
 
+def _as_published(name, folder, hparams):
+    """Names and layout of the models whose code is not in transformers."""
+    from safetensors.torch import load_file, save_file
+    import torch
+    if name == "minicpm":
+        hparams |= dict(architectures=["MiniCPMForCausalLM"], scale_emb=hparams["embedding_multiplier"],
+                        scale_depth=hparams["residual_multiplier"] * hparams["num_hidden_layers"] ** 0.5,
+                        dim_model_base=hparams["hidden_size"] / hparams["logits_scaling"])
+    if name == "internlm2":
+        hparams |= dict(architectures=["InternLM2ForCausalLM"], bias=False)
+        groups, dim = hparams["num_key_value_heads"], hparams["hidden_size"] // hparams["num_attention_heads"]
+        names = {"model.embed_tokens": "model.tok_embeddings", "lm_head": "output", "self_attn.o_proj": "attention.wo",
+                 "mlp.gate_proj": "feed_forward.w1", "mlp.up_proj": "feed_forward.w3", "mlp.down_proj": "feed_forward.w2",
+                 "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm"}
+        weights, published = load_file(folder / "model.safetensors"), {}
+        for key, weight in weights.items():
+            for ours, theirs in names.items():
+                key = key.replace(ours, theirs)
+            if "q_proj" in key:
+                three = [weights[key.replace("q_proj", f"{part}_proj")] for part in "qkv"]
+                heads = torch.cat([w.reshape(groups, -1, dim, w.shape[1]) for w in three], 1)
+                published[key.replace("self_attn.q_proj", "attention.wqkv")] = heads.reshape(-1, weight.shape[1]).contiguous()
+            elif "k_proj" not in key and "v_proj" not in key:
+                published[key] = weight
+        save_file(published, folder / "model.safetensors")
+
+
+def _write_gptj(model, config, path, add_vocabulary):
+    """llama.cpp has the names of GPT-J, and no converter."""
+    import gguf
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPTJ, config.n_layer)
+    writer = gguf.GGUFWriter(path, "gptj")
+    writer.add_context_length(config.n_positions)
+    writer.add_embedding_length(config.n_embd)
+    writer.add_block_count(config.n_layer)
+    writer.add_feed_forward_length(config.n_inner)
+    writer.add_head_count(config.n_head)
+    writer.add_layer_norm_eps(config.layer_norm_epsilon)
+    writer.add_rope_dimension_count(config.rotary_dim)
+    add_vocabulary(writer, config.vocab_size)
+    for key, weight in model.state_dict().items():
+        if "masked_bias" not in key and not key.endswith("attn.bias"):
+            writer.add_tensor(names.get_name(key, try_suffixes=(".weight", ".bias")), weight.numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def to_gguf(model, config, path, add_vocabulary):
     """Writes the model as an F32 GGUF file by llama.cpp's converter."""
     if not pathlib.Path(LLAMA_CPP, "conversion").is_dir():
         sys.exit("set LLAMA_CPP to a checkout of llama.cpp (with its folder `conversion`)")
+    if config.model_type == "gptj":
+        return _write_gptj(model, config, path, add_vocabulary)
     import gguf
     from conversion import ModelBase, ModelType, get_model_architecture, get_model_class
 
@@ -162,6 +220,7 @@ def to_gguf(model, config, path, add_vocabulary):
         tokens = {str(i): i for i in range(config.vocab_size)}
         (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": tokens}, "added_tokens": []}))
         hparams = ModelBase.load_hparams(folder, False)
+        _as_published(path.stem, folder, hparams)
         # What the converter asks for and transformers no longer writes.
         if hparams["model_type"] == "gpt_neox":
             hparams["rotary_pct"] = hparams["rope_parameters"]["partial_rotary_factor"]

@@ -64,8 +64,8 @@ struct ElementwiseStep final : StepBase {
   ValueAt a, b, out;
   int activation = 0;
   float factor = 1;
-  std::size_t adapter = 0;  ///< of add_adapted
-  FloatWeight vector;       ///< of add_vector
+  std::size_t adapter = 0;     ///< of add_adapted
+  FloatWeight vector;          ///< of add_vector
   float limit = 0, shift = 0;  ///< of a glu
   float xielu[4] = {};
   std::size_t grain = 16;

@@ -108,8 +108,8 @@ Kernel make_kernel(const graph::AddAdapted& op, const Target& target) {
   return {[op, target](const Context& c) {
     const bool by_token = c.graph.value(op.x).rows == graph::Rows::tokens;
     for (std::int64_t row = 0; row < c.rows(op.x); ++row) {
-      const auto token = by_token ? static_cast<std::uint32_t>(row)
-                                  : c.step.output_rows[static_cast<std::size_t>(row)];
+      const auto token =
+          by_token ? static_cast<std::uint32_t>(row) : c.step.output_rows[static_cast<std::size_t>(row)];
       const auto owner = std::find_if(c.step.sequences.begin(), c.step.sequences.end(),
                                       [&](const auto& s) { return token < s.first_row + s.rows; });
       const float own = owner->adapters.empty() ? 0 : owner->adapters[static_cast<std::size_t>(op.adapter)];

@@ -1,13 +1,15 @@
-// ERNIE 4.5, text, dense (GGUF architecture "ernie4_5"). Source: ERNIE Team 2025. A llama block.
+// OLMo 1 (GGUF architecture "olmo"). Source: Groeneveld et al. 2024.
+//
+// A llama block whose LayerNorms have neither weights nor biases.
 #include "models/decoder.hpp"
 
 namespace quipu::models {
 
 using graph::Value;
 
-graph::Graph build_ernie4_5(const Hyperparameters& h, const WeightSource& w) {
+graph::Graph build_olmo(const Hyperparameters& h, const WeightSource& w) {
   refuse_experts(h);
-  Decoder model(h, w);
+  Decoder model(h, w, Norm::layer_without_weights);
   const Rotary rotary = model.rotary(/*neox=*/false);
   Value x = model.embed();
   for (Block& block : model.blocks()) {
