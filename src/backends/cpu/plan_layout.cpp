@@ -18,19 +18,6 @@ FloatWeight float_weight(const TensorView& tensor) {
   return w;
 }
 
-std::vector<float> alibi_slopes(std::int64_t heads, float max_bias) {
-  std::vector<float> slopes;
-  if (max_bias <= 0) return slopes;
-  std::int64_t power = 1;
-  while (power * 2 <= heads) power *= 2;
-  for (std::int64_t h = 0; h < heads; ++h) {
-    const double step = h < power ? static_cast<double>(h + 1) / static_cast<double>(power)
-                                  : static_cast<double>(2 * (h - power) + 1) / static_cast<double>(2 * power);
-    slopes.push_back(static_cast<float>(std::exp2(-static_cast<double>(max_bias) * step)));
-  }
-  return slopes;
-}
-
 /// Most query rows of one unit of attention: enough to share the conversion of a span, few enough to balance.
 constexpr std::size_t kQueryRows = 48;
 std::size_t query_tokens(const graph::Attention& op) {

@@ -14,9 +14,6 @@ inline bool is_quantized(const TensorView& weight) { return slot_of(weight) >= 3
 
 /// A weight of one row as floats, in place where it lies as such.
 FloatWeight float_weight(const TensorView& tensor);
-/// Slopes of ALiBi, Press et al. 2021; the missing heads of a count that is no power of two come from every
-/// other slope of twice as many.
-std::vector<float> alibi_slopes(std::int64_t heads, float max_bias);
 
 /// Private memory that both schedules of a plan use.
 struct PrivateMemory {
