@@ -21,7 +21,7 @@ namespace quipu::engine {
 struct RequestLimits {
   std::int64_t context = 0;
   std::int64_t vocab = 0;
-  bool gives_text = true;  ///< false: an encoder, which takes no requests at all
+  bool gives_text = true;    ///< false: an encoder, which takes no requests at all
   std::size_t adapters = 0;  ///< that the engine has
 };
 

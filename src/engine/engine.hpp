@@ -44,8 +44,8 @@ struct EngineOptions {
   bool prefix_cache = false;
   /// Folder for the pages that the prefix cache gives up, and for all of them at the end; empty: none.
   std::filesystem::path page_store;
-  std::uint64_t page_store_bytes = 0;                ///< most bytes of its files
-  std::uint64_t page_store_build = 0;                ///< pages that another build has stored are not used
+  std::uint64_t page_store_bytes = 0;  ///< most bytes of its files
+  std::uint64_t page_store_build = 0;  ///< pages that another build has stored are not used
   /// What requests may use, by number; and what steers them all. Loaded for the engine's model.
   std::vector<std::shared_ptr<const models::Adapter>> adapters;
   std::shared_ptr<const models::ControlVector> control;

@@ -213,8 +213,8 @@ struct Pool {
 };
 
 using Op = std::variant<Embed, EmbedPositions, EmbedTypes, RmsNorm, LayerNorm, Linear, Rope, Attention, Glu,
-                        Activate, Xielu, PositionTemperature, Add, Mul, Scale, AddAdapted, AddVector, Slice, Concat, HeadLinear,
-                        MoeRoute, MoeLinear, MoeCombine, GatherOutputs, Pool>;
+                        Activate, Xielu, PositionTemperature, Add, Mul, Scale, AddAdapted, AddVector, Slice,
+                        Concat, HeadLinear, MoeRoute, MoeLinear, MoeCombine, GatherOutputs, Pool>;
 
 /// "linear", "rms_norm"…: for messages and profiles.
 std::string_view op_name(const Op& op);
@@ -248,7 +248,7 @@ struct Graph {
   std::int64_t position_limit = INT32_MAX;  ///< positions likewise: rows of learned positions
   std::int64_t type_limit = 1;              ///< token types likewise; 1: none but 0
   bool whole_sequences =
-      false;  ///< an op looks at all of a sequence: a step brings it from its first token on
+      false;                  ///< an op looks at all of a sequence: a step brings it from its first token on
   std::int32_t adapters = 0;  ///< AddAdapted numbers adapters below this
   const ValueInfo& value(Value v) const { return values[v.id]; }
 };

@@ -18,8 +18,8 @@ class ModelRun {
   ModelRun(std::shared_ptr<const models::Model> model, std::shared_ptr<backends::Backend> backend,
            std::int64_t max_positions, std::int64_t max_rows, DType kv_dtype = DType::f32,
            std::optional<models::Pooling> vectors = std::nullopt)
-      : ModelRun(model, vectors ? model->build_vector_graph(*vectors) : model->build_graph(), {}, std::move(backend),
-                 max_positions, max_rows, kv_dtype) {}
+      : ModelRun(model, vectors ? model->build_vector_graph(*vectors) : model->build_graph(), {},
+                 std::move(backend), max_positions, max_rows, kv_dtype) {}
   /// The same with a graph that has adapters, and their factors.
   ModelRun(std::shared_ptr<const models::Model> model, graph::Graph graph, std::vector<float> adapters,
            std::shared_ptr<backends::Backend> backend, std::int64_t max_positions, std::int64_t max_rows,
