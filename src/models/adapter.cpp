@@ -98,7 +98,8 @@ void Adapter::read(const Model& model) {
   }
   if (parts_.empty()) fail(ErrorCode::bad_file, "{}: the adapter has no tensors", printable(path_, 1000));
 
-  for (auto& [weight, part] : parts_) {
+  for (auto& [name, part] : parts_) {
+    const std::string& weight = name;  // clang 14 does not let a lambda use a structured binding
     const bool is_embedding = weight == "token_embd.weight";
     const TensorView* base = model.file().find_tensor(weight);
     if (base == nullptr && weight == "output.weight") base = model.file().find_tensor("token_embd.weight");

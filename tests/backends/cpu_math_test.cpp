@@ -16,7 +16,7 @@ namespace {
 
 using graph::Activation;
 
-std::vector<const Kernels*> tables() {
+std::vector<const Kernels*> math_tables() {
   std::vector<const Kernels*> all{&kernels_baseline()};
 #if defined(__x86_64__)
   if (detect_isa() >= Isa::avx2) all.push_back(&kernels_avx2());
@@ -61,7 +61,7 @@ TEST(CpuMath, ActivationsStayWithinTheirStatedErrorOnEveryIsa) {
   for (const Function& f : kFunctions) {
     const std::vector<float> x = points(f.range);
     std::vector<float> first;
-    for (const Kernels* k : tables()) {
+    for (const Kernels* k : math_tables()) {
       std::vector<float> y(x.size());
       k->activate(static_cast<int>(f.kind), x.data(), y.data(), x.size());
       long double worst = 0;
@@ -94,7 +94,7 @@ TEST(CpuMath, ActivationsHaveTheirLimitsAtInfinityAndKeepNaN) {
       {Activation::gelu, {inf, 0, 1000, 0}},       {Activation::gelu_tanh, {inf, 0, 1000, 0}},
       {Activation::gelu_quick, {inf, 0, 1000, 0}}, {Activation::relu, {inf, 0, 1000, 0}},
   };
-  for (const Kernels* k : tables())
+  for (const Kernels* k : math_tables())
     for (const auto& c : cases) {
       float y[5];
       k->activate(static_cast<int>(c.kind), x, y, 5);

@@ -10,7 +10,7 @@ namespace {
 
 using test::GgufBytes;
 
-std::string message_of(std::span<const std::byte> bytes, ErrorCode expected = ErrorCode::bad_file) {
+std::string refusal_of(std::span<const std::byte> bytes, ErrorCode expected = ErrorCode::bad_file) {
   try {
     File::parse(bytes, "bad.gguf");
   } catch (const Error& error) {
@@ -27,13 +27,13 @@ void expect_words(const std::string& message, std::initializer_list<std::string_
 }
 
 void expect_refused(const GgufBytes& bytes, std::initializer_list<std::string_view> words) {
-  expect_words(message_of(bytes.span()), words);
+  expect_words(refusal_of(bytes.span()), words);
 }
 
 // ---- header ----
 
 TEST(GgufRefusal, NamesWhatAFileIsThatIsNoGguf) {
-  expect_words(message_of({}), {"not a GGUF file", "empty"});
+  expect_words(refusal_of({}), {"not a GGUF file", "empty"});
   expect_refused(GgufBytes().text("GGUX").zeros(60), {"not a GGUF file", "\"GGUX\"", "\"GGUF\""});
   expect_refused(GgufBytes().text("version https://git-lfs.github.com/spec/v1\n"), {"Git LFS pointer"});
   expect_refused(GgufBytes().text("tjgg").zeros(60), {"older than GGUF"});
@@ -45,9 +45,9 @@ TEST(GgufRefusal, NamesWhatAFileIsThatIsNoGguf) {
 
 TEST(GgufRefusal, NamesVersionsAndByteOrdersItDoesNotRead) {
   for (const std::uint32_t version : {0u, 1u, 4u, 99u})
-    expect_words(message_of(GgufBytes::header(0, 0, version).span(), ErrorCode::unsupported),
+    expect_words(refusal_of(GgufBytes::header(0, 0, version).span(), ErrorCode::unsupported),
                  {"version " + std::to_string(version), "2 and 3"});
-  expect_words(message_of(GgufBytes::header(0, 0, 0x03000000).span(), ErrorCode::unsupported),
+  expect_words(refusal_of(GgufBytes::header(0, 0, 0x03000000).span(), ErrorCode::unsupported),
                {"big-endian"});
 }
 
@@ -219,10 +219,10 @@ TEST(GgufRefusal, RefusesASizeThatWouldWrapWhenPadded) {
 
 TEST(GgufRefusal, RefusesUnknownAndWithdrawnTypes) {
   for (const std::uint32_t type : {999u, UINT32_MAX})
-    expect_words(message_of(one_tensor("t", {1}, type, 0).span(), ErrorCode::unsupported),
+    expect_words(refusal_of(one_tensor("t", {1}, type, 0).span(), ErrorCode::unsupported),
                  {"\"t\"", "type " + std::to_string(type)});
   for (const std::uint32_t type : {4u, 5u, 31u, 36u})
-    expect_words(message_of(one_tensor("t", {32}, type, 0).span(), ErrorCode::unsupported),
+    expect_words(refusal_of(one_tensor("t", {32}, type, 0).span(), ErrorCode::unsupported),
                  {"\"t\"", "withdrawn"});
 }
 
@@ -274,7 +274,7 @@ TEST(GgufRefusal, RefusesEveryProperPrefixOfAFile) {
     // A copy of the exact size: a sanitizer sees a read past its end.
     const std::vector<std::byte> prefix(bytes.span().begin(),
                                         bytes.span().begin() + static_cast<std::ptrdiff_t>(length));
-    EXPECT_NE(message_of(prefix), "(accepted)") << length << " bytes";
+    EXPECT_NE(refusal_of(prefix), "(accepted)") << length << " bytes";
   }
 }
 

@@ -10,8 +10,10 @@
 namespace quipu::graph {
 namespace {
 
-std::byte g_bytes[1];
-TensorView matrix(std::int64_t k, std::int64_t n) { return {"w", DType::f32, {k, n, 1, 1}, g_bytes}; }
+std::byte g_plan_bytes[1];
+TensorView plan_matrix(std::int64_t k, std::int64_t n) {
+  return {"w", DType::f32, {k, n, 1, 1}, g_plan_bytes};
+}
 
 std::size_t bytes_of(const Graph& graph, const MemoryPlan& plan, std::uint32_t value) {
   const ValueInfo& info = graph.values[value];
@@ -43,7 +45,7 @@ Graph random_graph(std::mt19937& random) {
   };
   std::vector<Made> tokens, outputs;
   const std::int64_t widths[] = {1, 7, 16, 33, 100};
-  for (const std::int64_t width : widths) tokens.push_back({b.at("e").embed(matrix(width, 10)), width});
+  for (const std::int64_t width : widths) tokens.push_back({b.at("e").embed(plan_matrix(width, 10)), width});
   outputs.push_back({b.gather_outputs(tokens[0].value), tokens[0].width});
   const std::size_t count = 5 + pick(60);
   for (std::size_t i = 0; i < count; ++i) {
@@ -52,13 +54,13 @@ Graph random_graph(std::mt19937& random) {
     const std::int64_t width = widths[pick(5)];
     switch (pick(4)) {
       case 0:
-        pool.push_back({b.linear(from.value, matrix(from.width, width)), width});
+        pool.push_back({b.linear(from.value, plan_matrix(from.width, width)), width});
         break;
       case 1:
         pool.push_back({b.scale(from.value, 2), from.width});
         break;
       case 2: {
-        const Value other = b.linear(pool[0].value, matrix(pool[0].width, from.width));
+        const Value other = b.linear(pool[0].value, plan_matrix(pool[0].width, from.width));
         pool.push_back({b.add(from.value, other), from.width});
         break;
       }
@@ -97,7 +99,7 @@ TEST(MemoryPlan, ValuesThatLiveTogetherNeverShareBytes) {
 TEST(MemoryPlan, AChainNeedsTwoBuffers) {
   for (const int n : {3, 10, 50}) {
     Builder b;
-    Value x = b.at("x").embed(matrix(16, 4));
+    Value x = b.at("x").embed(plan_matrix(16, 4));
     for (int i = 0; i < n; ++i) x = b.scale(x, 2);
     const MemoryPlan plan = plan_memory(b.finish(b.gather_outputs(x)), 8, 8);
     EXPECT_EQ(plan.bytes, 2U * 16 * 8 * sizeof(float)) << n;
@@ -107,11 +109,12 @@ TEST(MemoryPlan, AChainNeedsTwoBuffers) {
 TEST(MemoryPlan, TakesTheFirstGapThatFits) {
   // a (64 B) and b (128 B) die, c lives on: the next 64 B value goes where a was, the 128 B one where b was.
   Builder g;
-  const Value a = g.at("a").embed(matrix(16, 1)), b = g.embed(matrix(32, 1)), c = g.embed(matrix(16, 1));
-  const Value a2 = g.scale(a, 1);                  // behind c: a is still read
-  const Value b2 = g.linear(b, matrix(32, 16));    // where a was
-  const Value wide = g.linear(c, matrix(16, 32));  // where b was
-  const Value end = g.add(g.add(a2, b2), g.linear(wide, matrix(32, 16)));
+  const Value a = g.at("a").embed(plan_matrix(16, 1)), b = g.embed(plan_matrix(32, 1)),
+              c = g.embed(plan_matrix(16, 1));
+  const Value a2 = g.scale(a, 1);                       // behind c: a is still read
+  const Value b2 = g.linear(b, plan_matrix(32, 16));    // where a was
+  const Value wide = g.linear(c, plan_matrix(16, 32));  // where b was
+  const Value end = g.add(g.add(a2, b2), g.linear(wide, plan_matrix(32, 16)));
   const Graph graph = g.finish(g.gather_outputs(end));
   const MemoryPlan plan = plan_memory(graph, 1, 1);
   EXPECT_EQ(plan.offset[a.id], 0U);
@@ -130,15 +133,15 @@ TEST(MemoryPlan, AnEmptyStepNeedsNothing) {
 
 TEST(MemoryPlan, RowsOfOutputsAreCountedOnTheirOwn) {
   Builder b;
-  const Value x = b.at("x").embed(matrix(16, 4));
+  const Value x = b.at("x").embed(plan_matrix(16, 4));
   const Value y = b.scale(b.gather_outputs(x), 2);
-  const Graph graph = b.finish(b.linear(y, matrix(16, 1000)));
+  const Graph graph = b.finish(b.linear(y, plan_matrix(16, 1000)));
   EXPECT_EQ(plan_memory(graph, 100, 1).bytes, 100U * 64 + 64);
 }
 
 TEST(MemoryPlan, RefusesWhatDoesNotFitTheAddressSpace) {
   Builder b;
-  const Value x = b.at("x").embed(matrix(std::int64_t{1} << 40, 4));
+  const Value x = b.at("x").embed(plan_matrix(std::int64_t{1} << 40, 4));
   const Graph graph = b.finish(b.gather_outputs(b.scale(x, 2)));
   for (const std::int64_t tokens : {std::int64_t{1} << 22, std::int64_t{1} << 40, INT64_MAX}) try {
       plan_memory(graph, tokens, 1);
@@ -150,7 +153,7 @@ TEST(MemoryPlan, RefusesWhatDoesNotFitTheAddressSpace) {
 
 TEST(MemoryPlan, RefusesNegativeSizes) {
   Builder b;
-  const Graph graph = b.finish(b.gather_outputs(b.at("x").embed(matrix(1, 1))));
+  const Graph graph = b.finish(b.gather_outputs(b.at("x").embed(plan_matrix(1, 1))));
   EXPECT_THROW(plan_memory(graph, -1, 1), Error);
   EXPECT_THROW(plan_memory(graph, 1, -1), Error);
 }

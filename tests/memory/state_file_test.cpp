@@ -149,11 +149,10 @@ TEST_F(StateFile, SwappedPagesAreFound) {
 
 TEST_F(StateFile, AnotherModelOrCacheTypeIsRefusedWithBothValues) {
   const auto bytes = saved(5);
-  EXPECT_EQ(
-      refusal(bytes, 5),
-      std::pair(ErrorCode::invalid_argument,
-                std::string("state: saved by another model (fingerprint 1122334455667788, this model has "
-                            "0000000000000005)")));
+  EXPECT_EQ(refusal(bytes, 5),
+            std::pair(ErrorCode::invalid_argument,
+                      std::string("state: saved by another model or with other adapters (fingerprint "
+                                  "1122334455667788, here it is 0000000000000005)")));
   test::PoolSettings other;
   other.v = DType::bf16;
   pool = make_pool(other);

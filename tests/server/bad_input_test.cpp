@@ -6,7 +6,7 @@
 namespace quipu::test {
 namespace {
 
-TestServer& shared() {
+TestServer& hostile_server() {
   static ServerSettings settings = [] {
     ServerSettings s;
     auto& limits = s.server.http.limits;
@@ -22,7 +22,7 @@ TestServer& shared() {
   return server;
 }
 
-void expect_alive() { EXPECT_EQ(shared().get("/health").status, 200); }
+void expect_alive() { EXPECT_EQ(hostile_server().get("/health").status, 200); }
 
 struct Case {
   std::string path, body;
@@ -84,18 +84,18 @@ TEST(BadInput, EachGetsItsStatusAndASentenceThatNamesIt) {
       {"/health", R"({})", 405, "expected GET"},
   };
   for (const Case& c : cases) {
-    const HttpReply reply = shared().post(c.path, c.body);
+    const HttpReply reply = hostile_server().post(c.path, c.body);
     EXPECT_EQ(reply.status, c.status) << c.path << " " << c.body << "\n" << reply.body;
     const std::string message = str(json::parse(reply.body).at("error").at("message"));
     EXPECT_NE(message.find(c.message), std::string::npos) << c.body << "\n" << message;
   }
-  EXPECT_EQ(shared().post("/health", "{}").headers.at("allow"), "GET");
+  EXPECT_EQ(hostile_server().post("/health", "{}").headers.at("allow"), "GET");
   expect_alive();
 }
 
 TEST(BadInput, EdgesOfTheSamplersAreNoErrors) {
   const auto text = [](const std::string& settings) {
-    return str(shared()
+    return str(hostile_server()
                    .post_json("/completion",
                               R"({"prompt":"ab","n_predict":6,"seed":5,"ignore_eos":true,)" + settings + "}")
                    .at("content"));
@@ -122,7 +122,7 @@ TEST(BadInput, WhatIsNoHttpIsRefusedAndTheConnectionEnds) {
            {"POST /completion HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400},
            {"POST /completion HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
            {"POST /completion HTTP/1.1\r\nExpect: miracles\r\nContent-Length: 2\r\n\r\n{}", 417}}) {
-    HttpClient client(shared().port());
+    HttpClient client(hostile_server().port());
     client.send(bytes);
     const HttpReply reply = client.read_reply();
     EXPECT_TRUE(reply.status == status || (status == 400 && reply.status == 505))
@@ -135,14 +135,14 @@ TEST(BadInput, WhatIsNoHttpIsRefusedAndTheConnectionEnds) {
 
 TEST(BadInput, SlowClientsAreEnded) {
   // A head that never ends, and a body that never comes: both are given up after their time.
-  HttpClient head(shared().port());
+  HttpClient head(hostile_server().port());
   head.send("GET /health HTTP/1.1\r\nX");
   EXPECT_EQ(head.read_reply().status, 408);
-  HttpClient body(shared().port());
+  HttpClient body(hostile_server().port());
   body.send("POST /completion HTTP/1.1\r\nContent-Length: 100\r\n\r\n{");
   EXPECT_EQ(body.read_reply().status, 408);
   // Bytes that trickle in do not extend the time.
-  HttpClient trickle(shared().port());
+  HttpClient trickle(hostile_server().port());
   for (int i = 0; i < 100; ++i) {
     if (!trickle.send("G")) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -152,7 +152,7 @@ TEST(BadInput, SlowClientsAreEnded) {
 }
 
 TEST(BadInput, RequestsMayFollowEachOtherWithoutWaiting) {
-  HttpClient client(shared().port());
+  HttpClient client(hostile_server().port());
   std::string both = request_text("POST", "/tokenize", R"({"content":"ab"})") +
                      request_text("GET", "/health", "") +
                      request_text("POST", "/tokenize", R"({"content":"cd"})");
@@ -167,18 +167,18 @@ TEST(BadInput, RequestsMayFollowEachOtherWithoutWaiting) {
 }
 
 TEST(BadInput, HeadOptionsAndHttp10) {
-  HttpClient client(shared().port());
+  HttpClient client(hostile_server().port());
   client.send(request_text("HEAD", "/health", ""));
   client.send(request_text("OPTIONS", "/health", ""));
   const std::string head = client.receive();
   EXPECT_EQ(head.substr(0, 15), "HTTP/1.1 200 OK");
   EXPECT_EQ(head.find("status"), std::string::npos) << "no body";
-  HttpClient old(shared().port());
+  HttpClient old(hostile_server().port());
   old.send("POST /completion HTTP/1.0\r\nContent-Length: 60\r\n\r\n" +
            std::string(R"({"prompt":"ab","n_predict":2,"stream":true,"ignore_eos":true})").substr(0, 60));
   const HttpReply reply = old.read_reply();
   EXPECT_EQ(reply.status, 400) << "cut JSON";
-  HttpClient old2(shared().port());
+  HttpClient old2(hostile_server().port());
   const std::string body = R"({"prompt":"ab","n_predict":2,"stream":true,"ignore_eos":true})";
   old2.send("POST /completion HTTP/1.0\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
             body);

@@ -6,7 +6,7 @@
 namespace quipu::test {
 namespace {
 
-TestServer& shared() {
+TestServer& dialect_server() {
   static TestServer server([] {
     ServerSettings settings;
     settings.context = 1024;  // tools that the template does not know are told of in words
@@ -30,7 +30,7 @@ const std::string kAnthropicTools =
 
 TEST(Anthropic, AMessageHasTheDocumentedShape) {
   const json::object answer =
-      shared().post_json("/v1/messages", anthropic(saying("yes no") + R"(,"stop_sequences":["no"])"));
+      dialect_server().post_json("/v1/messages", anthropic(saying("yes no") + R"(,"stop_sequences":["no"])"));
   EXPECT_EQ(answer.at("type"), "message");
   EXPECT_EQ(answer.at("role"), "assistant");
   EXPECT_EQ(answer.at("content").at(0).at("type"), "text");
@@ -38,20 +38,20 @@ TEST(Anthropic, AMessageHasTheDocumentedShape) {
   EXPECT_EQ(answer.at("stop_reason"), "stop_sequence");
   EXPECT_EQ(answer.at("stop_sequence"), "no");
   EXPECT_EQ(answer.at("usage").at("input_tokens"), 22);
-  const json::object counted = shared().post_json("/v1/messages/count_tokens", anthropic(""));
+  const json::object counted = dialect_server().post_json("/v1/messages/count_tokens", anthropic(""));
   EXPECT_EQ(counted.at("input_tokens"), 22);
 }
 
 TEST(Anthropic, ToolsAreUsedAndTheirResultsComeBack) {
   const json::object answer =
-      shared().post_json("/v1/messages", anthropic(saying(kCall) + "," + kAnthropicTools));
+      dialect_server().post_json("/v1/messages", anthropic(saying(kCall) + "," + kAnthropicTools));
   EXPECT_EQ(answer.at("stop_reason"), "tool_use");
   EXPECT_EQ(answer.at("content").at(0).at("text"), "Well.");
   const json::object& use = answer.at("content").at(1).as_object();
   EXPECT_EQ(use.at("type"), "tool_use");
   EXPECT_EQ(use.at("name"), "f");
   EXPECT_EQ(use.at("input").at("a"), 1);
-  const HttpReply next = shared().post(
+  const HttpReply next = dialect_server().post(
       "/v1/messages",
       R"({"model":"tiny","max_tokens":2,"messages":[{"role":"user","content":"hello"},{"role":"assistant","content":)" +
           json::serialize(answer.at("content")) +
@@ -62,8 +62,8 @@ TEST(Anthropic, ToolsAreUsedAndTheirResultsComeBack) {
 }
 
 TEST(Anthropic, AStreamIsABlockAfterTheOther) {
-  const HttpReply reply =
-      shared().post("/v1/messages", anthropic(R"("stream":true,)" + saying(kCall) + "," + kAnthropicTools));
+  const HttpReply reply = dialect_server().post(
+      "/v1/messages", anthropic(R"("stream":true,)" + saying(kCall) + "," + kAnthropicTools));
   std::string types, text, arguments;
   for (const json::object& event : events_of(reply.body)) {
     const std::string type = str(event.at("type"));
@@ -83,16 +83,16 @@ TEST(Anthropic, AStreamIsABlockAfterTheOther) {
 
 TEST(Anthropic, ErrorsAreItsOwn) {
   const HttpReply missing =
-      shared().post("/v1/messages", R"({"model":"tiny","messages":[{"role":"user","content":"x"}]})");
+      dialect_server().post("/v1/messages", R"({"model":"tiny","messages":[{"role":"user","content":"x"}]})");
   EXPECT_EQ(missing.status, 400);
   const json::value error = json::parse(missing.body);
   EXPECT_EQ(error.at("type"), "error");
   EXPECT_EQ(error.at("error").at("type"), "invalid_request_error");
   EXPECT_EQ(error.at("error").at("message"), "max_tokens: field required");
-  const HttpReply unknown = shared().post("/v1/messages", R"({"model":"x","max_tokens":1})");
+  const HttpReply unknown = dialect_server().post("/v1/messages", R"({"model":"x","max_tokens":1})");
   EXPECT_EQ(unknown.status, 404);
   EXPECT_EQ(json::parse(unknown.body).at("error").at("type"), "not_found_error");
-  const HttpReply longer = shared().post(
+  const HttpReply longer = dialect_server().post(
       "/v1/messages", R"({"model":"tiny","max_tokens":1,"messages":[{"role":"user","content":")" +
                           std::string(1300, 'x') + R"("}]})");
   EXPECT_EQ(longer.status, 400);
@@ -100,9 +100,9 @@ TEST(Anthropic, ErrorsAreItsOwn) {
             std::string::npos);
   for (const std::string more :
        {R"("tool_choice":{"type":"sometimes"})", R"("system":7)", R"("tools":[{"type":"bash_20250124"}])"})
-    EXPECT_EQ(shared().post("/v1/messages", anthropic(more)).status, 400) << more;
+    EXPECT_EQ(dialect_server().post("/v1/messages", anthropic(more)).status, 400) << more;
   EXPECT_EQ(
-      shared()
+      dialect_server()
           .post(
               "/v1/messages",
               R"({"model":"tiny","max_tokens":1,"messages":[{"role":"user","content":[{"type":"image"}]}]})")
@@ -124,7 +124,7 @@ const std::string kOllamaChat =
     R"({"model":"tiny:latest","messages":[{"role":"user","content":"hello"}],"options":{"num_predict":6,"temperature":0})";
 
 TEST(Ollama, ChatStreamsLinesUnlessToldOtherwise) {
-  const HttpReply stream = shared().post("/api/chat", kOllamaChat + "}");
+  const HttpReply stream = dialect_server().post("/api/chat", kOllamaChat + "}");
   EXPECT_EQ(stream.headers.at("content-type"), "application/x-ndjson");
   const auto lines = lines_of(stream.body);
   std::string text;
@@ -134,33 +134,33 @@ TEST(Ollama, ChatStreamsLinesUnlessToldOtherwise) {
   }
   EXPECT_EQ(lines.back().at("done"), true);
   EXPECT_EQ(lines.back().at("prompt_eval_count"), 22);
-  const json::object whole = shared().post_json("/api/chat", kOllamaChat + R"(,"stream":false})");
+  const json::object whole = dialect_server().post_json("/api/chat", kOllamaChat + R"(,"stream":false})");
   EXPECT_EQ(str(whole.at("message").at("content")), text);
   EXPECT_EQ(whole.at("done"), true);
 }
 
 TEST(Ollama, FormatHoldsAndGenerateAnswers) {
-  const json::object answer = shared().post_json(
+  const json::object answer = dialect_server().post_json(
       "/api/chat",
       R"({"model":"tiny","stream":false,"messages":[{"role":"user","content":"x"}],"format":{"type":"object",)"
       R"("properties":{"ok":{"type":"boolean"}},"required":["ok"],"additionalProperties":false},)"
       R"("options":{"seed":3,"num_predict":300}})");
   EXPECT_TRUE(json::parse(str(answer.at("message").at("content"))).at("ok").is_bool());
-  const json::object raw = shared().post_json(
+  const json::object raw = dialect_server().post_json(
       "/api/generate",
       R"({"model":"tiny","prompt":"ab","raw":true,"stream":false,"options":{"num_predict":4,"temperature":0}})");
   const json::object same =
-      shared().post_json("/completion", R"({"prompt":"ab","n_predict":4,"temperature":0})");
+      dialect_server().post_json("/completion", R"({"prompt":"ab","n_predict":4,"temperature":0})");
   EXPECT_EQ(raw.at("response"), same.at("content"));
-  EXPECT_EQ(shared().post_json("/api/generate", R"({"model":"tiny"})").at("done_reason"), "load");
+  EXPECT_EQ(dialect_server().post_json("/api/generate", R"({"model":"tiny"})").at("done_reason"), "load");
 }
 
 TEST(Ollama, ModelsAreToldOf) {
-  EXPECT_EQ(json::parse(shared().get("/api/tags").body).at("models").at(0).at("name"), "tiny:latest");
-  shared().served();  // loaded
-  EXPECT_EQ(json::parse(shared().get("/api/ps").body).at("models").at(0).at("context_length"), 1024);
-  EXPECT_EQ(json::parse(shared().get("/api/version").body).at("version"), "test");
-  const json::object shown = shared().post_json("/api/show", R"({"model":"tiny"})");
+  EXPECT_EQ(json::parse(dialect_server().get("/api/tags").body).at("models").at(0).at("name"), "tiny:latest");
+  dialect_server().served();  // loaded
+  EXPECT_EQ(json::parse(dialect_server().get("/api/ps").body).at("models").at(0).at("context_length"), 1024);
+  EXPECT_EQ(json::parse(dialect_server().get("/api/version").body).at("version"), "test");
+  const json::object shown = dialect_server().post_json("/api/show", R"({"model":"tiny"})");
   EXPECT_EQ(shown.at("model_info").at("general.architecture"), "llama");
   EXPECT_EQ(shown.at("model_info").at("llama.context_length"), 1024);
 }
@@ -174,8 +174,8 @@ TEST(Tools, ACallThatIsAskedForComesWhateverTheModel) {
       R"("additionalProperties":false}}}],)"
       R"("parallel_tool_calls":false,"temperature":1.5,"max_tokens":600,)";
   const auto ask = [&](const std::string& choice, int seed) {
-    return shared().post_json("/v1/chat/completions", tools + "\"seed\":" + std::to_string(seed) +
-                                                          ",\"tool_choice\":" + choice + "}");
+    return dialect_server().post_json("/v1/chat/completions", tools + "\"seed\":" + std::to_string(seed) +
+                                                                  ",\"tool_choice\":" + choice + "}");
   };
   for (int seed = 1; seed <= 3; ++seed) {
     const json::object any = ask("\"required\"", seed);
@@ -190,25 +190,25 @@ TEST(Tools, ACallThatIsAskedForComesWhateverTheModel) {
     EXPECT_GE(arguments.at("a").to_number<int>(), 0);
     EXPECT_LE(arguments.at("a").to_number<int>(), 9);
   }
-  const HttpReply unknown = shared().post(
+  const HttpReply unknown = dialect_server().post(
       "/v1/chat/completions", tools + R"("tool_choice":{"type":"function","function":{"name":"third"}}})");
   EXPECT_EQ(unknown.status, 400);
   EXPECT_NE(unknown.body.find("third"), std::string::npos) << unknown.body;
 }
 
 TEST(Ollama, ErrorsAreItsOwn) {
-  const HttpReply unknown = shared().post("/api/chat", R"({"model":"nope","messages":[]})");
+  const HttpReply unknown = dialect_server().post("/api/chat", R"({"model":"nope","messages":[]})");
   EXPECT_EQ(unknown.status, 404);
   EXPECT_TRUE(json::parse(unknown.body).at("error").is_string());
   for (const std::string more : {R"("format":"xml")", R"("options":{"temperature":-1})",
                                  R"("options":{"num_ctx":99999})", R"("options":7)"})
     EXPECT_EQ(
-        shared()
+        dialect_server()
             .post("/api/chat", R"({"model":"tiny","messages":[{"role":"user","content":"x"}],)" + more + "}")
             .status,
         400)
         << more;
-  EXPECT_EQ(shared().get("/api/nothing").status, 404);
+  EXPECT_EQ(dialect_server().get("/api/nothing").status, 404);
 }
 
 }  // namespace

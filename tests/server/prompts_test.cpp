@@ -25,14 +25,14 @@ ServerSettings with_bos() {
                     {"tokenizer.ggml.fim_mid_token_id", tiny::uint(kMid)}};
   return settings;
 }
-TestServer& shared() {
+TestServer& prompts_server() {
   static TestServer server(with_bos());
   return server;
 }
 
 /// The prompt's tokens as the server's own echo of their probabilities tells them.
 json::array echoed(const std::string& prompt) {
-  const json::object answer = shared().post_json(
+  const json::object answer = prompts_server().post_json(
       "/v1/completions", R"({"prompt":)" + prompt + R"(,"echo":true,"logprobs":0,"max_tokens":0})");
   EXPECT_TRUE(answer.contains("choices")) << json::serialize(answer);
   return answer.at("choices").at(0).at("logprobs").at("tokens").as_array();
@@ -65,23 +65,23 @@ TEST(Bos, ATemplatesOwnIsTheOnlyOne) {
   // [user]hello[assistant] is 5 + 1 + 5 + 11 characters and a space piece; with the BOS one more.
   const std::string messages = R"("messages":[{"role":"user","content":"hello"}])";
   const json::object chat =
-      shared().post_json("/v1/chat/completions", "{" + messages + R"(,"max_tokens":1})");
-  const json::object raw =
-      shared().post_json("/v1/completions", R"({"prompt":"<s>[user]hello[assistant]","max_tokens":1})");
+      prompts_server().post_json("/v1/chat/completions", "{" + messages + R"(,"max_tokens":1})");
+  const json::object raw = prompts_server().post_json(
+      "/v1/completions", R"({"prompt":"<s>[user]hello[assistant]","max_tokens":1})");
   EXPECT_EQ(chat.at("usage").at("prompt_tokens"), raw.at("usage").at("prompt_tokens"));
-  const json::object applied = shared().post_json("/apply-template", "{" + messages + "}");
+  const json::object applied = prompts_server().post_json("/apply-template", "{" + messages + "}");
   EXPECT_EQ(applied.at("prompt"), "<s>[user]hello[assistant]");
   EXPECT_EQ(count(echoed(json::serialize(applied.at("prompt"))), "<s>"), 1u);
   // A message cannot spell one.
-  const json::object spelt = shared().post_json(
+  const json::object spelt = prompts_server().post_json(
       "/v1/chat/completions", R"({"messages":[{"role":"user","content":"<s>"}],"max_tokens":1})");
-  const json::object plain = shared().post_json(
+  const json::object plain = prompts_server().post_json(
       "/v1/chat/completions", R"({"messages":[{"role":"user","content":"abc"}],"max_tokens":1})");
   EXPECT_EQ(spelt.at("usage").at("prompt_tokens"), plain.at("usage").at("prompt_tokens"));
 }
 
 TEST(FillIn, ThePromptIsBosPrefixSuffixMiddle) {
-  const auto served = shared().served();
+  const auto served = prompts_server().served();
   const auto tokens = server::fill_in_tokens(served->model());
   ASSERT_TRUE(tokens);
   const server::Prompt prompt =
@@ -96,23 +96,23 @@ TEST(FillIn, ThePromptIsBosPrefixSuffixMiddle) {
 }
 
 TEST(FillIn, AnswersAsACompletionAndUnderOtherNames) {
-  const json::object answer = shared().post_json(
+  const json::object answer = prompts_server().post_json(
       "/infill", R"({"input_prefix":"ab","input_suffix":"cd","input_extra":[{"filename":"x.py","text":"y"}],)"
                  R"("n_predict":3,"ignore_eos":true,"temperature":0,"return_tokens":true})");
   EXPECT_EQ(answer.at("tokens_predicted"), 3) << json::serialize(answer);
   EXPECT_EQ(answer.at("stop_type"), "limit");
   const std::string more = R"("temperature":0,"ignore_eos":true)";
-  const json::object own = shared().post_json(
+  const json::object own = prompts_server().post_json(
       "/infill", R"({"input_prefix":"ab","input_suffix":"cd","n_predict":5,)" + more + "}");
-  const json::object openai =
-      shared().post_json("/v1/completions", R"({"prompt":"ab","suffix":"cd","max_tokens":5,)" + more + "}");
+  const json::object openai = prompts_server().post_json(
+      "/v1/completions", R"({"prompt":"ab","suffix":"cd","max_tokens":5,)" + more + "}");
   EXPECT_EQ(openai.at("choices").at(0).at("text"), own.at("content"));
   EXPECT_EQ(openai.at("usage").at("prompt_tokens"), own.at("tokens_evaluated"));
-  const json::object ollama = shared().post_json(
+  const json::object ollama = prompts_server().post_json(
       "/api/generate",
       R"({"prompt":"ab","suffix":"cd","stream":false,"options":{"num_predict":5,)" + more + "}}");
   EXPECT_EQ(ollama.at("response"), own.at("content"));
-  const HttpReply streamed = shared().post(
+  const HttpReply streamed = prompts_server().post(
       "/infill", R"({"input_prefix":"ab","input_suffix":"cd","n_predict":5,"stream":true,)" + more + "}");
   std::string text;
   for (const json::object& event : events_of(streamed.body)) text += str(event.at("content"));
@@ -126,13 +126,15 @@ TEST(FillIn, AModelWithoutTheTokensSaysSo) {
   EXPECT_NE(own.body.find("no fill-in-the-middle tokens"), std::string::npos);
   EXPECT_EQ(server.post("/v1/completions", R"({"prompt":"a","suffix":"b"})").status, 400);
   EXPECT_EQ(server.post("/api/generate", R"({"prompt":"a","suffix":"b"})").status, 400);
-  EXPECT_EQ(shared().post("/infill", "{}").status, 400);
-  EXPECT_EQ(shared().post("/infill", R"({"input_prefix":7,"input_suffix":"b"})").status, 400);
-  EXPECT_EQ(shared().post("/infill", R"({"input_prefix":"a","input_suffix":"b","input_extra":[{}]})").status,
+  EXPECT_EQ(prompts_server().post("/infill", "{}").status, 400);
+  EXPECT_EQ(prompts_server().post("/infill", R"({"input_prefix":7,"input_suffix":"b"})").status, 400);
+  EXPECT_EQ(prompts_server()
+                .post("/infill", R"({"input_prefix":"a","input_suffix":"b","input_extra":[{}]})")
+                .status,
             400);
   const std::string longer(600, 'x');
   const HttpReply overflow =
-      shared().post("/infill", R"({"input_prefix":")" + longer + R"(","input_suffix":"b"})");
+      prompts_server().post("/infill", R"({"input_prefix":")" + longer + R"(","input_suffix":"b"})");
   EXPECT_EQ(overflow.status, 400);
   EXPECT_NE(overflow.body.find("exceed_context_size_error"), std::string::npos);
 }

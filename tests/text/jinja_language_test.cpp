@@ -11,7 +11,7 @@ using text::jinja::Data;
 using text::jinja::Template;
 using text::jinja::TemplateError;
 
-std::tm golden_clock() {
+std::tm language_clock() {
   std::tm now{};
   now.tm_year = 126;
   now.tm_mday = 15;
@@ -21,7 +21,7 @@ std::tm golden_clock() {
   return now;
 }
 
-const Data* member(const Data& object, std::string_view key) {
+const Data* find_member_of(const Data& object, std::string_view key) {
   for (const auto& [name, value] : std::get<Data::Mapping>(object.value))
     if (name == key) return &value;
   return nullptr;
@@ -49,17 +49,17 @@ std::string_view kind_name(TemplateError::Kind kind) {
 TEST(JinjaLanguage, EveryPointIsAsInPython) {
   const auto path = test::source_path("tests/goldens/text/jinja.json");
   const Data golden = text::jinja::parse_json(test::read_file(path), "jinja.json");
-  const auto& variables = std::get<Data::Mapping>(member(golden, "variables")->value);
+  const auto& variables = std::get<Data::Mapping>(find_member_of(golden, "variables")->value);
   int outputs = 0;
   int errors = 0;
-  for (const Data& item : std::get<Data::List>(member(golden, "cases")->value)) {
-    const std::string& source = text_of(member(item, "template"));
-    const Data* output = member(item, "output");
+  for (const Data& item : std::get<Data::List>(find_member_of(golden, "cases")->value)) {
+    const std::string& source = text_of(find_member_of(item, "template"));
+    const Data* output = find_member_of(item, "output");
     try {
-      const text::Rendered rendered = Template(source).render(variables, {}, golden_clock);
+      const text::Rendered rendered = Template(source).render(variables, {}, language_clock);
       if (output == nullptr) {
         ADD_FAILURE() << source << ": rendered as " << rendered.text << ", expected an error of kind "
-                      << text_of(member(item, "error"));
+                      << text_of(find_member_of(item, "error"));
         continue;
       }
       ++outputs;
@@ -70,8 +70,9 @@ TEST(JinjaLanguage, EveryPointIsAsInPython) {
         continue;
       }
       ++errors;
-      EXPECT_EQ(kind_name(error.kind()), text_of(member(item, "error"))) << source << ": " << error.message();
-      if (const Data* message = member(item, "message")) {
+      EXPECT_EQ(kind_name(error.kind()), text_of(find_member_of(item, "error")))
+          << source << ": " << error.message();
+      if (const Data* message = find_member_of(item, "message")) {
         EXPECT_EQ(error.detail(), text_of(message));
       }
     }

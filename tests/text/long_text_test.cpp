@@ -24,7 +24,7 @@ std::string repeat(const std::string& text, std::size_t count) {
 }
 
 /// Runs `work` on a thread with a stack of 256 KB.
-void on_small_stack(const std::function<void()>& work) {
+void run_on_small_stack(const std::function<void()>& work) {
   pthread_attr_t attributes;
   ASSERT_EQ(pthread_attr_init(&attributes), 0);
   ASSERT_EQ(pthread_attr_setstacksize(&attributes, 256 * 1024), 0);
@@ -56,7 +56,7 @@ class LongTexts : public testing::TestWithParam<const char*> {};
 TEST_P(LongTexts, GiveTheIdsOfShorterRunsFromASmallStack) {
   QUIPU_REQUIRE_SHARED(test::vocabulary_path(GetParam()));
   const auto tokenizer = test::load_vocabulary(GetParam());
-  on_small_stack([&] {
+  run_on_small_stack([&] {
     for (const LongText& text : long_texts()) {
       const auto whole = tokenizer->encode(repeat(text.unit, text.count), {false, false});
       const auto quarter = tokenizer->encode(repeat(text.unit, text.count / 4), {false, false});
@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Vocabularies, LongTexts,
 TEST(LongTextsOfSmallVocabularies, RoundTripAMegabyteOfOneCharacterFromASmallStack) {
   for (const char* golden : {"bpe_gpt2.json", "bpe_llama3.json", "plain_bpe.json", "spm.json"}) {
     const auto tokenizer = test::small_tokenizer(golden);
-    on_small_stack([&] {
+    run_on_small_stack([&] {
       for (const char* unit : {"a", " ", "\n"}) {
         const std::string text = repeat(unit, 1 << 20);
         EXPECT_EQ(tokenizer->decode(tokenizer->encode(text, {false, false})), text) << golden;
@@ -93,7 +93,7 @@ TEST(LongTextsOfSmallVocabularies, RoundTripAMegabyteOfOneCharacterFromASmallSta
   }
   for (const char* golden : {"unigram.json", "unigram_bytes.json", "wordpiece.json"}) {
     const auto tokenizer = test::small_tokenizer(golden);
-    on_small_stack([&] {
+    run_on_small_stack([&] {
       EXPECT_FALSE(tokenizer->encode(repeat("a", 1 << 20), {false, false}).empty()) << golden;
     });
   }

@@ -13,7 +13,7 @@ namespace {
 
 using text::jinja::Data;
 
-constexpr const char* kTools = R"([
+constexpr const char* kShownTools = R"([
   {"type": "function", "function": {"name": "get_current_weather", "description": "Weather.", "parameters": {
     "type": "object", "properties": {"location": {"type": "string", "description": "City"},
     "unit": {"type": "string", "description": "C or F"}},
@@ -58,7 +58,7 @@ class RoundTrip {
  public:
   explicit RoundTrip(const std::string& source)
       : chat_(source, {{"bos_token", "<s>"}, {"eos_token", "</s>"}}), format_(chat_) {
-    conversation_.tools = test::tools_from(kTools);
+    conversation_.tools = test::tools_from(kShownTools);
     conversation_.messages = {{"user", "Mirelta"}};
   }
 

@@ -63,6 +63,10 @@ bool matches(const Grammar& grammar, std::string_view text) {
 
 Constraint::Constraint(const Grammar& grammar, std::shared_ptr<const TokenTable> table)
     : grammar_(grammar), table_(std::move(table)) {
+  for (const std::string& name : grammar_.store().specials())
+    if (!table_->find_control(name))
+      fail(ErrorCode::invalid_argument,
+           "the grammar asks for the control token {}, which the vocabulary has not", printable(name));
   current_ = make();
 }
 

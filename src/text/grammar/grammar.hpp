@@ -55,6 +55,7 @@ bool matches(const Grammar& grammar, std::string_view text);
 /// A grammar over a vocabulary, with all that was computed for it. Shared by its matchers; any thread.
 class Constraint {
  public:
+  /// Throws `Error` (invalid_argument): the grammar names a control token that the vocabulary has not.
   Constraint(const Grammar& grammar, std::shared_ptr<const TokenTable> table);
 
   const TokenTable& table() const { return *table_; }

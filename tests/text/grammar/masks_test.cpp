@@ -127,6 +127,19 @@ TEST(Masks, AgreeForGrammarsAndPatterns) {
                24);
 }
 
+// A text could otherwise come to a place from which no token leads on.
+TEST(Masks, AControlTokenThatTheVocabularyLacksIsRefusedByName) {
+  const Grammar grammar = Grammar::from_gbnf("root ::= . <|call|>");
+  EXPECT_NO_THROW(Constraint(grammar, test::byte_table({}, {"<|call|>"})));
+  try {
+    Constraint(grammar, test::byte_table({}, {"<|other|>"}));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(error.message().find("<|call|>"), std::string::npos) << error.message();
+  }
+}
+
 TEST(Masks, DoNotDependOnWhatWasAskedBefore) {
   const auto table = test::byte_table(many_tokens());
   const Grammar grammar = Grammar::from_json_schema(R"({"type":"object"})");

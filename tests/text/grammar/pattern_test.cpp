@@ -25,7 +25,7 @@ void expect_found(std::string_view source, std::initializer_list<std::string_vie
   for (const std::string_view text : refused) EXPECT_FALSE(matches(grammar, text)) << source << " : " << text;
 }
 
-std::string error_of(std::string_view source) {
+std::string regex_error_of(std::string_view source) {
   try {
     Grammar::from_regex(source);
   } catch (const Error& error) {
@@ -74,19 +74,19 @@ TEST(Pattern, Lookahead) {
 }
 
 TEST(Pattern, RefusalsQuoteTheOffset) {
-  EXPECT_EQ(error_of("(a"), "the pattern \"(a\" has a group without an end at offset 2");
-  EXPECT_NE(error_of("a)").find("at offset 1"), std::string::npos);
-  EXPECT_NE(error_of("[z-a]").find("range out of order"), std::string::npos);
-  EXPECT_NE(error_of("*a").find("nothing to repeat at offset 0"), std::string::npos);
-  EXPECT_NE(error_of("a**").find("nothing to repeat"), std::string::npos);
-  EXPECT_NE(error_of("a{3,2}").find("counts out of order"), std::string::npos);
-  EXPECT_NE(error_of("\\q").find("escape that does not exist"), std::string::npos);
-  EXPECT_NE(error_of("(?<=a)b").find("lookbehind"), std::string::npos);
-  EXPECT_NE(error_of("(a)\\1").find("backreference"), std::string::npos);
-  EXPECT_NE(error_of("a\\b").find("word boundary"), std::string::npos);
-  EXPECT_NE(error_of("(?i)a").find("group of this kind"), std::string::npos);
-  EXPECT_NE(error_of("a$b").find("matches no text"), std::string::npos);
-  EXPECT_NE(error_of("\\p{Script=Greek}").find("property"), std::string::npos);
+  EXPECT_EQ(regex_error_of("(a"), "the pattern \"(a\" has a group without an end at offset 2");
+  EXPECT_NE(regex_error_of("a)").find("at offset 1"), std::string::npos);
+  EXPECT_NE(regex_error_of("[z-a]").find("range out of order"), std::string::npos);
+  EXPECT_NE(regex_error_of("*a").find("nothing to repeat at offset 0"), std::string::npos);
+  EXPECT_NE(regex_error_of("a**").find("nothing to repeat"), std::string::npos);
+  EXPECT_NE(regex_error_of("a{3,2}").find("counts out of order"), std::string::npos);
+  EXPECT_NE(regex_error_of("\\q").find("escape that does not exist"), std::string::npos);
+  EXPECT_NE(regex_error_of("(?<=a)b").find("lookbehind"), std::string::npos);
+  EXPECT_NE(regex_error_of("(a)\\1").find("backreference"), std::string::npos);
+  EXPECT_NE(regex_error_of("a\\b").find("word boundary"), std::string::npos);
+  EXPECT_NE(regex_error_of("(?i)a").find("group of this kind"), std::string::npos);
+  EXPECT_NE(regex_error_of("a$b").find("matches no text"), std::string::npos);
+  EXPECT_NE(regex_error_of("\\p{Script=Greek}").find("property"), std::string::npos);
 }
 
 TEST(Pattern, CountsAreNotUnrolled) {
