@@ -18,14 +18,14 @@ namespace {
 /// Texts of one turn: jobs that came later get their share before a long one is through.
 constexpr std::size_t kTurn = 64;
 
-struct Waiting {
-  EmbeddingJob job;
-  std::vector<std::vector<float>> rows = {};  ///< of the first texts
-};
-
 }  // namespace
 
 struct EmbeddingService::Impl {
+  struct Waiting {
+    EmbeddingJob job;
+    std::vector<std::vector<float>> rows = {};  ///< of the first texts
+  };
+
   std::shared_ptr<const models::Model> model;
   engine::EmbedderOptions options;
 
@@ -172,7 +172,7 @@ void EmbeddingService::submit(EmbeddingJob job) {
       throw QueueFull(s.queued_texts, kMostQueuedTexts, 1);
     s.embedder(job.pooling).check(job.passages);
     s.queued_texts += texts;
-    s.queue.push_back(std::make_shared<Waiting>(Waiting{std::move(job)}));
+    s.queue.push_back(std::make_shared<Impl::Waiting>(Impl::Waiting{std::move(job)}));
   }
   s.changed.notify_one();
 }

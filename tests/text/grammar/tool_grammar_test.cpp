@@ -1,6 +1,8 @@
 // Forced and lazily forced tool calls.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "text/grammar/small_tables.hpp"
 #include "text/grammar/tool_grammar.hpp"
@@ -31,9 +33,13 @@ OutputFormat hermes() {
   return format;
 }
 
-/// Reads characters, and control tokens written as their names.
+/// Reads characters, and `controls` where their names stand. The vocabulary has those that the grammar names
+/// too.
 bool reads(const Grammar& grammar, std::string_view text, const std::vector<std::string>& controls = {}) {
-  const auto table = test::byte_table({}, controls);
+  std::vector<std::string> names = controls;
+  for (const std::string& name : grammar.store().specials())
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  const auto table = test::byte_table({}, names);
   Matcher matcher(std::make_shared<Constraint>(grammar, table));
   while (!text.empty()) {
     Token token = static_cast<unsigned char>(text.front());
