@@ -61,12 +61,7 @@ Sizes sizes_of(const gguf::File& model) {
   const std::int64_t kv_heads =
       std::max<std::int64_t>(1, size("attention.head_count_kv", static_cast<std::uint64_t>(heads)));
   const std::int64_t dim = size("attention.key_length", static_cast<std::uint64_t>(s[Dim::width] / heads));
-  s.set(Dim::heads, heads);
-  s.set(Dim::kv_heads, kv_heads);
-  s.set(Dim::head_dim, dim);
-  s.set(Dim::q, heads * dim);
-  s.set(Dim::kv, kv_heads * dim);
-  s.set(Dim::qkv, (heads + 2 * kv_heads) * dim);
+  s.set_heads(heads, kv_heads, dim);
   s.set(Dim::ff, size("feed_forward_length", 0));
   s.set(Dim::ff2, 2 * s[Dim::ff]);
   s.set(Dim::shared_ff, size("expert_shared_feed_forward_length", 0));

@@ -20,6 +20,15 @@ std::int64_t required(const JsonFile& config, std::string_view keys) {
 
 }  // namespace
 
+void Sizes::set_heads(std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
+  set(Dim::heads, heads);
+  set(Dim::kv_heads, kv_heads);
+  set(Dim::head_dim, head_dim);
+  set(Dim::q, heads * head_dim);
+  set(Dim::kv, kv_heads * head_dim);
+  set(Dim::qkv, (heads + 2 * kv_heads) * head_dim);
+}
+
 Sizes Sizes::read(const JsonFile& config) {
   Sizes s;
   s.set(Dim::one, 1);
@@ -37,12 +46,7 @@ Sizes Sizes::read(const JsonFile& config) {
       config.reject(kWidthKeys, fmt::format("{}", s[Dim::width]),
                     fmt::format("a multiple of {} heads", heads));
   }
-  s.set(Dim::heads, heads);
-  s.set(Dim::kv_heads, kv_heads);
-  s.set(Dim::head_dim, head_dim);
-  s.set(Dim::q, heads * head_dim);
-  s.set(Dim::kv, kv_heads * head_dim);
-  s.set(Dim::qkv, (heads + 2 * kv_heads) * head_dim);
+  s.set_heads(heads, kv_heads, head_dim);
   s.set(Dim::ff, size(config, kFeedForwardKeys));
   s.set(Dim::experts, size(config, kExpertsKeys));
   const std::int64_t expert_ff = size(config, "moe_intermediate_size");

@@ -44,6 +44,8 @@ class Sizes {
 
   std::int64_t operator[](Dim dim) const { return values_[static_cast<std::size_t>(dim)]; }
   void set(Dim dim, std::int64_t value) { values_[static_cast<std::size_t>(dim)] = value; }
+  /// heads, kv_heads, head_dim, and q, kv, qkv, which follow from them.
+  void set_heads(std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
 
  private:
   std::array<std::int64_t, static_cast<std::size_t>(Dim::count_)> values_{};

@@ -8,6 +8,7 @@
 #include "cpu_backends.hpp"
 #include "formats/gguf/gguf.hpp"
 #include "harness.hpp"
+#include "op_goldens.hpp"
 #include "support.hpp"
 
 namespace quipu::test {
@@ -17,17 +18,7 @@ using graph::Builder;
 using graph::Value;
 using Inputs = std::span<const Value>;
 
-const gguf::File& golden() {
-  static const gguf::File file = gguf::File::open(source_path("tests/goldens/backends/ops.gguf"));
-  return file;
-}
-Table table(const std::string& name) {
-  const TensorView* view = golden().find_tensor(name);
-  if (view == nullptr) throw std::runtime_error("no tensor " + name);
-  Table result{view->width(), std::vector<float>(static_cast<std::size_t>(view->elements()))};
-  std::memcpy(result.values.data(), view->data, view->bytes());
-  return result;
-}
+Table table(const std::string& name) { return OpGoldens::table(name); }
 
 struct Case {
   std::string name;
@@ -39,36 +30,12 @@ struct Case {
 
 std::vector<Case> whole_cases() {
   std::vector<Case> all;
-  for (const std::string& name : *golden().metadata().try_strings("whole.cases")) {
+  for (const std::string& name : *OpGoldens::golden().metadata().try_strings("whole.cases")) {
     const std::string key = "whole." + name + ".";
-    const gguf::Metadata& data = golden().metadata();
-    graph::Attention attention{.q = {},
-                               .k = {},
-                               .v = {},
-                               .layer = 0,
-                               .heads = data.get_int(key + "heads"),
-                               .kv_heads = data.get_int(key + "kv_heads"),
-                               .head_dim = data.get_int(key + "head_dim"),
-                               .v_dim = data.get_int(key + "head_dim"),
-                               .scale = static_cast<float>(data.get_float(key + "scale")),
-                               .window = data.get_int(key + "window"),
-                               .soft_cap = static_cast<float>(data.get_float(key + "soft_cap")),
-                               .sinks = std::nullopt,
-                               .alibi_max_bias = static_cast<float>(data.get_float(key + "alibi")),
-                               .causal = false};
-    if (const TensorView* sinks = golden().find_tensor(key + "sinks")) attention.sinks = *sinks;
-    const Table q = table(key + "q");
-    all.push_back({name,
-                   {{q, table(key + "k"), table(key + "v")},
-                    [attention](Builder& g, Inputs in) mutable {
-                      attention.q = in[0];
-                      attention.k = in[1];
-                      attention.v = in[2];
-                      return g.attention(attention);
-                    }},
-                   static_cast<std::int32_t>(q.rows()),
-                   attention.kv_heads,
-                   attention.head_dim,
+    graph::Attention attention = OpGoldens::attention(key);
+    attention.causal = false;
+    all.push_back({name, OpGoldens::attention_case(key, attention),
+                   static_cast<std::int32_t>(table(key + "q").rows()), attention.kv_heads, attention.head_dim,
                    table(key + "y").values});
   }
   return all;

@@ -10,6 +10,7 @@
 #include "cpu_backends.hpp"
 #include "formats/gguf/gguf.hpp"
 #include "harness.hpp"
+#include "op_goldens.hpp"
 #include "support.hpp"
 
 namespace quipu::test {
@@ -20,25 +21,8 @@ using graph::Builder;
 using graph::Value;
 using Inputs = std::span<const Value>;
 
-class Experts : public testing::Test {
+class Experts : public testing::Test, protected OpGoldens {
  protected:
-  static const gguf::File& golden() {
-    static const gguf::File file = gguf::File::open(source_path("tests/goldens/backends/ops.gguf"));
-    return file;
-  }
-  static const TensorView& tensor(const std::string& name) {
-    const TensorView* view = golden().find_tensor(name);
-    if (view == nullptr) throw std::runtime_error("no tensor " + name);
-    return *view;
-  }
-  static std::vector<float> values(const std::string& name) {
-    const TensorView& view = tensor(name);
-    std::vector<float> result(static_cast<std::size_t>(view.elements()));
-    std::memcpy(result.data(), view.data, view.bytes());
-    return result;
-  }
-  static Table table(const std::string& name) { return {tensor(name).width(), values(name)}; }
-
   /// The reference within `tight` of numpy, the CPU backend within `loose`.
   void expect(const std::string& name, const OpCase& op, Tolerance tight, Tolerance loose) {
     const auto rows = static_cast<std::int32_t>(op.inputs[0].rows());

@@ -7,6 +7,7 @@
 
 #include "formats/gguf/gguf.hpp"
 #include "harness.hpp"
+#include "op_goldens.hpp"
 #include "support.hpp"
 
 namespace quipu::test {
@@ -21,26 +22,8 @@ using Inputs = std::span<const Value>;
 /// own.
 constexpr Tolerance kOneRounding{1e-9, 1.2e-7};
 
-class Reference : public testing::Test {
+class Reference : public testing::Test, protected OpGoldens {
  protected:
-  static const gguf::File& golden() {
-    static const gguf::File file = gguf::File::open(source_path("tests/goldens/backends/ops.gguf"));
-    return file;
-  }
-  static const TensorView& tensor(const std::string& name) {
-    const TensorView* view = golden().find_tensor(name);
-    if (view == nullptr) throw std::runtime_error("no tensor " + name);
-    return *view;
-  }
-  static std::vector<float> values(const std::string& name) {
-    const TensorView& view = tensor(name);
-    std::vector<float> result(static_cast<std::size_t>(view.elements()));
-    std::memcpy(result.data(), view.data, view.bytes());
-    return result;
-  }
-  static Table table(const std::string& name) { return {tensor(name).width(), values(name)}; }
-  static std::int64_t number(const std::string& key) { return golden().metadata().get_int(key); }
-
   BackendList backends_{backends::make_reference_backend()};
 };
 
@@ -179,36 +162,9 @@ class ReferenceAttention : public Reference {
     std::vector<Case> all;
     for (const std::string& name : *golden().metadata().try_strings("attention.cases")) {
       const std::string key = "attention." + name + ".";
-      const gguf::Metadata& data = golden().metadata();
-      graph::Attention attention{.q = {},
-                                 .k = {},
-                                 .v = {},
-                                 .layer = 0,
-                                 .heads = number(key + "heads"),
-                                 .kv_heads = number(key + "kv_heads"),
-                                 .head_dim = number(key + "head_dim"),
-                                 .v_dim = number(key + "v_dim"),
-                                 .scale = static_cast<float>(data.get_float(key + "scale")),
-                                 .window = number(key + "window"),
-                                 .soft_cap = static_cast<float>(data.get_float(key + "soft_cap")),
-                                 .sinks = std::nullopt,
-                                 .alibi_max_bias = static_cast<float>(data.get_float(key + "alibi"))};
-      if (const TensorView* sinks = golden().find_tensor(key + "sinks")) attention.sinks = *sinks;
-      const Table q = table(key + "q");
-      const std::int64_t positions = q.rows();
-      all.push_back({name,
-                     {{q, table(key + "k"), table(key + "v")},
-                      [attention](Builder& g, Inputs in) mutable {
-                        attention.q = in[0];
-                        attention.k = in[1];
-                        attention.v = in[2];
-                        return g.attention(attention);
-                      }},
-                     positions,
-                     attention.kv_heads,
-                     attention.head_dim,
-                     attention.v_dim,
-                     find_dtype(data.get_string(key + "cache"))->dtype,
+      const graph::Attention op = attention(key);
+      all.push_back({name, attention_case(key, op), table(key + "q").rows(), op.kv_heads, op.head_dim,
+                     op.v_dim, find_dtype(golden().metadata().get_string(key + "cache"))->dtype,
                      values(key + "y")});
     }
     return all;
