@@ -14,10 +14,11 @@ import asyncio
 import json
 import pathlib
 import random
-import subprocess
 import sys
 import tempfile
 import time
+
+import local_server
 
 WORDS = ("the a one two red blue small large river mountain city road house tree bird stone light sound book story "
          "reads writes sees finds takes gives holds opens closes begins ends and or but with under over near").split()
@@ -25,17 +26,8 @@ WORDS = ("the a one two red blue small large river mountain city road house tree
 
 class Server:
     def __init__(self, options, *flags):
-        self.process = subprocess.Popen(
-            [options.quipu, "serve", "-m", options.model, "--port", "0", "-c", str(options.context), *flags,
-             *options.flags], stderr=subprocess.PIPE, text=True)
-        self.port = None
-        for line in self.process.stderr:
-            if "listening on" in line:
-                self.port = int(line.rsplit(":", 1)[1].strip().rstrip("/"))
-            if "quipu: ready" in line:
-                break
-        if self.port is None:
-            raise RuntimeError("the server did not start")
+        self.process, self.port = local_server.start(options.quipu, options.model, "-c", str(options.context), *flags,
+                                                     *options.flags)
         self.log = asyncio.get_running_loop().run_in_executor(None, self.process.stderr.read)
 
     async def stop(self):

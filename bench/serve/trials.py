@@ -23,20 +23,13 @@ import tempfile
 import threading
 import time
 
+import local_server
+
 
 class Server:
     def __init__(self, options, *flags):
         self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([options.quipu, "serve", "-m", options.model, "--port", "0", *flags],
-                                        stderr=subprocess.PIPE, text=True)
-        self.port = None
-        for line in self.process.stderr:
-            if "listening on" in line:
-                self.port = int(line.rsplit(":", 1)[1].strip().rstrip("/"))
-            if "quipu: ready" in line:
-                break
-        if self.port is None:
-            raise RuntimeError("the server did not start")
+        self.process, self.port = local_server.start(options.quipu, options.model, *flags)
         self.reader = threading.Thread(target=lambda: self.log.write(self.process.stderr.read()), daemon=True)
         self.reader.start()
 

@@ -21,9 +21,7 @@ Edge edge_of(std::span<const std::int32_t> tokens, std::size_t page, std::uint64
   edge.insert(edge.end(), tokens.begin(), tokens.end());
   return edge;
 }
-}  // namespace
 
-namespace {
 constexpr std::size_t kMostGivenUp = 1 << 16;
 std::uint64_t hash_of(std::span<const std::int32_t> tokens) { return xxh64(std::as_bytes(tokens)); }
 }  // namespace

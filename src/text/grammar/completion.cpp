@@ -56,9 +56,8 @@ std::uint32_t Completion::compute(Id id) {
       return 1;
     case Kind::concat: {
       std::uint32_t least = 0;
-      for (; store_.node(id).kind == Kind::concat; id = store_.node(id).b)
-        least = plus(least, of(store_.node(id).a));
-      return plus(least, of(id));
+      for (const Id part : store_.parts_of(id)) least = plus(least, of(part));
+      return least;
     }
     case Kind::choice: {
       const auto list = store_.children(node);

@@ -435,4 +435,11 @@ Id Store::living_lexeme(Id body) {
   return intern(node);
 }
 
+std::vector<Id> Store::parts_of(Id id) const {
+  std::vector<Id> parts;
+  for (; nodes_[id].kind == Kind::concat; id = nodes_[id].b) parts.push_back(nodes_[id].a);
+  parts.push_back(id);
+  return parts;
+}
+
 }  // namespace quipu::text::grammar

@@ -131,6 +131,8 @@ class Store {
 
   const Node& node(Id id) const { return nodes_[id]; }
   std::span<const Id> children(const Node& node) const { return {lists_.data() + node.a, node.b}; }
+  /// What a chain of concatenations joins, in order; a node that is none: itself.
+  std::vector<Id> parts_of(Id id) const;
   const ByteSet& set(const Node& node) const { return sets_[node.a]; }
   const Tags& tags(const Node& node) const { return tags_[node.a]; }
   const Members& members(const Node& node) const { return members_[node.a].members; }

@@ -208,13 +208,6 @@ class Finisher {
     if (depth > kMaxDepth) fail(ErrorCode::unsupported, "the grammar nests deeper than {} levels", kMaxDepth);
   }
 
-  std::vector<Id> parts_of(Id id) const {
-    std::vector<Id> parts;
-    for (; from_.node(id).kind == Kind::concat; id = from_.node(id).b) parts.push_back(from_.node(id).a);
-    parts.push_back(id);
-    return parts;
-  }
-
   /// A copy as part of a lexeme: rules are put in place, lexemes inside are dropped.
   Id inner(Id id, int depth) {
     check_depth(depth);
@@ -224,7 +217,7 @@ class Finisher {
     Id made = kNever;
     switch (node.kind) {
       case Kind::concat: {
-        const std::vector<Id> parts = parts_of(id);
+        const std::vector<Id> parts = from_.parts_of(id);
         made = kEmpty;
         for (std::size_t i = parts.size(); i-- > 0;) made = to_.concat(inner(parts[i], depth + 1), made);
         break;
@@ -263,7 +256,7 @@ class Finisher {
   }
 
   Id chain(Id id, int depth) {
-    const std::vector<Id> parts = parts_of(id);
+    const std::vector<Id> parts = from_.parts_of(id);
     Id made = kEmpty;
     std::size_t end = parts.size();
     while (end > 0) {

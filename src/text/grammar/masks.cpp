@@ -377,11 +377,9 @@ Masks::Lengths Masks::lengths(Id id) {
       result = {1, 1};
       break;
     case Kind::concat: {
-      std::vector<Id> parts;
-      Id tail = id;
-      for (; store_.node(tail).kind == Kind::concat; tail = store_.node(tail).b)
-        parts.push_back(store_.node(tail).a);
-      result = lengths(tail);
+      std::vector<Id> parts = store_.parts_of(id);
+      result = lengths(parts.back());
+      parts.pop_back();
       for (std::size_t i = parts.size(); i-- > 0;) {
         const Lengths part = lengths(parts[i]);
         result = {part.least + result.least, std::max(part.completion + result.least, result.completion)};

@@ -64,19 +64,13 @@ Fingerprint Masks::fingerprint(Id id) {
     case Kind::bytes:
       for (const std::uint64_t word : store_.set(node).words) take(word, word);
       break;
-    case Kind::concat: {
+    case Kind::concat:
       // A loop: chains may be long.
-      std::vector<Id> parts;
-      Id tail = id;
-      for (; store_.node(tail).kind == Kind::concat; tail = store_.node(tail).b)
-        parts.push_back(store_.node(tail).a);
-      parts.push_back(tail);
-      for (const Id part : parts) {
+      for (const Id part : store_.parts_of(id)) {
         const Fingerprint f = fingerprint(part);
         take(f.first, f.second);
       }
       break;
-    }
     case Kind::choice:
     case Kind::both: {
       Fingerprint sum{0, 0};  // their order differs between stores
