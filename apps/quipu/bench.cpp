@@ -147,7 +147,8 @@ Row measure(std::string test, std::int64_t repetitions, Measure&& once) {
 }
 
 /// Multiply-adds of a prompt token and bytes read for a generated one; the output matrix is not used for
-/// prompt tokens, the embedding is a look-up unless it is the output matrix too. Keys and values are not counted.
+/// prompt tokens, the embedding is a look-up unless it is the output matrix too. Keys and values are not
+/// counted.
 struct Work {
   double operations_per_token = 0, bytes_per_step = 0;
   explicit Work(const models::Model& model) {

@@ -2,7 +2,6 @@
 // reference against numpy (tools/goldens/make_op_goldens.py), the CPU backend against both.
 #include <gtest/gtest.h>
 
-
 #include "core/error.hpp"
 #include "cpu_backends.hpp"
 #include "formats/gguf/gguf.hpp"
