@@ -247,12 +247,13 @@ void ActiveRequest::complete() {
   }
 }
 
-void ActiveRequest::reuse(memory::PrefixTree& tree) {
-  if (!takes_prefix()) return;
+bool ActiveRequest::reuse(memory::PrefixTree& tree) {
+  if (!takes_prefix()) return true;
   const std::int64_t added = tree.extend(sequence_, tokens().first(tokens_.size() - 1));
   // Output that is computed again after a preemption was no part of the prompt.
   const std::int64_t prompt = result_.usage.prompt_tokens;
   if (!shifted_) result_.usage.cached_tokens = std::min(result_.usage.cached_tokens + added, prompt);
+  return !tree.more_is_stored();
 }
 
 void ActiveRequest::note_cache(const memory::PrefixTree* tree) {

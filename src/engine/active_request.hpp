@@ -57,7 +57,8 @@ class ActiveRequest {
   /// After the logits: ends a request that has nothing left to compute.
   void complete();
   /// Takes over known pages that hold the next tokens, but for the last token: its logits are not stored.
-  void reuse(memory::PrefixTree& tree);
+  /// False when more of them are in files that must wait for the next step.
+  bool reuse(memory::PrefixTree& tree);
   /// Before the first step: says in the result why no more of the prompt is known. `tree`: null when it is
   /// off.
   void note_cache(const memory::PrefixTree* tree);

@@ -213,14 +213,16 @@ void Engine::Impl::admit() {
   const auto most = static_cast<std::size_t>(options.sequences);
   while (!waiting.empty() && running.size() < most) {
     ActiveRequest& next = *waiting.front();
-    if (tree) next.reuse(*tree);
+    if (tree && !next.reuse(*tree)) break;  // goes on with the next step
     next.note_cache(shared_pages());
     // Starting it must not take pages from those that run; alone it may always start.
     const auto needed = static_cast<std::size_t>(next.pending() + next.sequence().length()) /
                             static_cast<std::size_t>(graph::kPagePositions) +
                         1;
     const auto missing = [&] { return needed > next.sequence().pages().size() + pool->free_pages(); };
-    while (missing() && ((tree && tree->evict()) || unclaimed.drop_oldest())) {
+    while (missing()) {
+      if (tree && !running.empty() && !tree->may_store()) break;  // goes on with the next step
+      if (!(tree && tree->evict()) && !unclaimed.drop_oldest()) break;
     }
     if (!running.empty() && missing()) break;
     running.push_back(std::move(waiting.front()));
@@ -244,7 +246,7 @@ std::vector<ActiveRequest*> Engine::Impl::ready() {
       list.push_back(request.get());
       continue;
     }
-    request->reuse(*tree);
+    if (!request->reuse(*tree)) continue;
     const auto wanted = request->tokens().first(request->tokens().size() - 1);
     const std::int64_t length = request->sequence().length(), next_end = length + graph::kPagePositions;
     const bool follows =
@@ -266,6 +268,7 @@ std::vector<ActiveRequest*> Engine::Impl::ready() {
 
 void Engine::Impl::schedule() {
   retire_finished();  // cancelled since the last step
+  if (store) tree->allow_store(std::max<std::size_t>(options.file_bytes_per_step / pool->page_bytes(), 1));
   admit();
   std::vector<Waiting> view;
   const std::vector<ActiveRequest*> requests = ready();
@@ -458,8 +461,9 @@ RequestId Engine::park(memory::Sequence sequence) {
   return impl_->last_id;
 }
 const memory::Sequence* Engine::parked(RequestId id) const { return impl_->unclaimed.find(id); }
-std::int64_t Engine::known_prefix(std::span<const std::int32_t> tokens) const {
-  return impl_->tree ? impl_->tree->known(tokens) : 0;
+std::int64_t Engine::known_prefix(std::span<const std::int32_t> tokens,
+                                  std::span<const float> adapters) const {
+  return impl_->tree ? impl_->tree->known(tokens, impl_->content_key(adapters)) : 0;
 }
 
 bool Engine::free_pages(std::size_t count) {

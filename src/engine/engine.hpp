@@ -46,6 +46,9 @@ struct EngineOptions {
   std::filesystem::path page_store;
   std::uint64_t page_store_bytes = 0;  ///< most bytes of its files
   std::uint64_t page_store_build = 0;  ///< pages that another build has stored are not used
+  /// Bytes that one step reads from such files and writes to them while others wait (a page at least): some
+  /// milliseconds where the system has them in memory. A prompt whose pages are read takes several steps.
+  std::size_t file_bytes_per_step = std::size_t{16} << 20;
   /// What requests may use, by number; and what steers them all. Loaded for the engine's model.
   std::vector<std::shared_ptr<const models::Adapter>> adapters;
   std::shared_ptr<const models::ControlVector> control;
@@ -174,8 +177,8 @@ class Engine {
   /// What `take_sequence` would give, left where it is; null when there is nothing. Valid until the next
   /// call.
   const memory::Sequence* parked(RequestId id) const;
-  /// How many of the first tokens the prefix cache knows.
-  std::int64_t known_prefix(std::span<const std::int32_t> tokens) const;
+  /// How many of the first tokens the prefix cache knows, computed with these adapters.
+  std::int64_t known_prefix(std::span<const std::int32_t> tokens, std::span<const float> adapters) const;
   /// Gives up idle pages until so many are free; false when there are too few.
   bool free_pages(std::size_t count);
   /// submit + step until done.

@@ -75,6 +75,8 @@ class PagePool {
   std::unique_ptr<Impl> impl_;
 };
 
+struct ParsedState;  // memory/state_file.hpp
+
 /// One sequence's page table. Forks share pages; a shared page is copied before it is written. A moved-from
 /// sequence is empty and usable.
 class Sequence {
@@ -120,6 +122,9 @@ class Sequence {
   void restore(const std::filesystem::path& path, std::uint64_t fingerprint);
   /// The same from the bytes of a state file; `name` is used in messages.
   void restore(std::span<const std::byte> bytes, std::string_view name, std::uint64_t fingerprint);
+  /// The same in pieces: takes over at most so many of the state's next pages, less when the pool has none
+  /// left, and returns how many. The sequence must have been empty before the first piece.
+  std::size_t append_state(const ParsedState& state, std::size_t most);
 
  private:
   std::shared_ptr<PagePool> pool_;

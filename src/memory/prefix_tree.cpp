@@ -1,7 +1,6 @@
 #include "memory/prefix_tree.hpp"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -11,11 +10,10 @@
 namespace quipu::memory {
 
 namespace {
-using Edge = std::vector<std::int32_t>;
-
 /// A page's tokens; those of a first page behind what else their keys and values depend on.
-Edge edge_of(std::span<const std::int32_t> tokens, std::size_t page, std::uint64_t content_key) {
-  Edge edge;
+std::vector<std::int32_t> edge_of(std::span<const std::int32_t> tokens, std::size_t page,
+                                  std::uint64_t content_key) {
+  std::vector<std::int32_t> edge;
   if (page == 0 && content_key != 0)
     edge = {static_cast<std::int32_t>(content_key), static_cast<std::int32_t>(content_key >> 32)};
   edge.insert(edge.end(), tokens.begin(), tokens.end());
@@ -52,7 +50,9 @@ PrefixTree::~PrefixTree() {
 
 /// Only what depends on the tokens alone: a path with a content key is no whole number of pages.
 void PrefixTree::store(std::span<const std::int32_t> path, std::uint32_t page) {
-  if (store_ != nullptr && path.size() % kPage == 0) store_->put(path, page);
+  if (store_ == nullptr || path.size() % kPage != 0) return;
+  store_->put(path, page);
+  if (allowance_ > 0) --allowance_;
 }
 
 std::vector<std::int32_t> PrefixTree::path_of(const Node& node) {
@@ -65,46 +65,65 @@ std::vector<std::int32_t> PrefixTree::path_of(const Node& node) {
   return tokens;
 }
 
+/// The node is used now.
+void PrefixTree::touch(Node& node) {
+  if (node.children.empty()) {
+    leaves_.erase(node.last_used);
+    leaves_.emplace(clock_, &node);
+  }
+  node.last_used = clock_;
+}
+
+/// Takes over a reference to the page.
+PrefixTree::Node& PrefixTree::add_child(Node& parent, Edge edge, std::uint32_t page) {
+  if (parent.children.empty()) leaves_.erase(parent.last_used);  // the root, used at 0, is none
+  const auto at = parent.children.emplace(std::move(edge), std::make_unique<Node>()).first;
+  Node& node = *at->second;
+  node.page = page;
+  node.parent = &parent;
+  node.edge = &at->first;
+  node.last_used = clock_;
+  leaves_.emplace(clock_, &node);
+  ++pages_;
+  return node;
+}
+
 void PrefixTree::insert(const Sequence& sequence) {
   ++clock_;
   Node* node = root_.get();
   const auto tokens = sequence.tokens();
   for (std::size_t i = 0; (i + 1) * kPage <= tokens.size(); ++i) {
     const auto part = tokens.subspan(i * kPage, kPage);
-    const auto [at, added] = node->children.try_emplace(edge_of(part, i, sequence.content_key()));
-    if (added) {
-      at->second = std::make_unique<Node>();
-      at->second->page = sequence.pages()[i];
-      at->second->parent = node;
-      at->second->edge = &at->first;
-      pool_->add_reference(at->second->page);
-      ++pages_;
+    Edge edge = edge_of(part, i, sequence.content_key());
+    if (const auto known = node->children.find(edge); known != node->children.end()) {
+      node = known->second.get();
+      touch(*node);
+      continue;
     }
-    node = at->second.get();
-    node->last_used = clock_;
+    pool_->add_reference(sequence.pages()[i]);
+    node = &add_child(*node, std::move(edge), sequence.pages()[i]);
   }
 }
 
 /// The page behind `parent`, from the store; `tokens` end with it. Null when it is not there.
 PrefixTree::Node* PrefixTree::load(Node& parent, std::span<const std::int32_t> tokens) {
   if (store_ == nullptr || !store_->holds(tokens)) return nullptr;
+  more_is_stored_ = allowance_ == 0;
+  if (more_is_stored_) return nullptr;
   std::optional<std::uint32_t> page = pool_->take();
   if (!page && evict_older(clock_)) page = pool_->take();
   if (!page) return nullptr;
+  if (allowance_ > 0) --allowance_;
   if (!store_->get(tokens, *page)) {
     pool_->release(*page);
     return nullptr;
   }
   const auto part = tokens.last(kPage);
-  const auto at = parent.children.emplace(Edge(part.begin(), part.end()), std::make_unique<Node>()).first;
-  at->second->page = *page;  // the reference that it came with is the tree's
-  at->second->parent = &parent;
-  at->second->edge = &at->first;
-  ++pages_;
-  return at->second.get();
+  return &add_child(parent, Edge(part.begin(), part.end()), *page);  // with the reference it came with
 }
 
 std::int64_t PrefixTree::extend(Sequence& sequence, std::span<const std::int32_t> tokens) {
+  more_is_stored_ = false;
   const auto length = static_cast<std::size_t>(sequence.length());
   if (length % kPage != 0) return 0;
   ++clock_;
@@ -119,7 +138,7 @@ std::int64_t PrefixTree::extend(Sequence& sequence, std::span<const std::int32_t
       node = at < length || sequence.content_key() != 0 ? nullptr : load(*node, tokens.first(at + kPage));
       if (node == nullptr) break;
     }
-    node->last_used = clock_;
+    touch(*node);
     if (at < length) continue;
     sequence.append_shared_page(node->page, part);
     added += static_cast<std::int64_t>(kPage);
@@ -127,26 +146,27 @@ std::int64_t PrefixTree::extend(Sequence& sequence, std::span<const std::int32_t
   return added;
 }
 
-const PrefixTree::Node* PrefixTree::deepest(std::span<const std::int32_t> tokens, std::size_t& length) const {
+const PrefixTree::Node* PrefixTree::deepest(std::span<const std::int32_t> tokens, std::uint64_t content_key,
+                                            std::size_t& length) const {
   const Node* node = root_.get();
   for (length = 0; length + kPage <= tokens.size(); length += kPage) {
-    const auto part = tokens.subspan(length, kPage);
-    const auto found = node->children.find(Edge(part.begin(), part.end()));
+    const auto found =
+        node->children.find(edge_of(tokens.subspan(length, kPage), length / kPage, content_key));
     if (found == node->children.end()) break;
     node = found->second.get();
   }
   return node;
 }
 
-std::int64_t PrefixTree::known(std::span<const std::int32_t> tokens) const {
+std::int64_t PrefixTree::known(std::span<const std::int32_t> tokens, std::uint64_t content_key) const {
   std::size_t length = 0;
-  deepest(tokens, length);
+  deepest(tokens, content_key, length);
   return static_cast<std::int64_t>(length);
 }
 
 std::string PrefixTree::why_not(std::span<const std::int32_t> tokens) const {
   std::size_t length = 0;
-  const Node* node = deepest(tokens, length);
+  const Node* node = deepest(tokens, 0, length);
   if (length + kPage > tokens.size()) return {};
   if (given_up_.count(hash_of(tokens.first(length + kPage))) != 0)
     return fmt::format("tokens {} to {} were known and gave their memory to others", length,
@@ -165,30 +185,20 @@ std::string PrefixTree::why_not(std::span<const std::int32_t> tokens) const {
 bool PrefixTree::evict() { return evict_older(UINT64_MAX); }
 
 bool PrefixTree::evict_older(std::uint64_t than) {
-  Node* parent_of_oldest = nullptr;
-  std::map<Edge, std::unique_ptr<Node>>::iterator oldest;
-  std::vector<Node*> open{root_.get()};
-  while (!open.empty()) {
-    Node* node = open.back();
-    open.pop_back();
-    for (auto it = node->children.begin(); it != node->children.end(); ++it) {
-      Node* child = it->second.get();
-      if (!child->children.empty()) {
-        open.push_back(child);
-      } else if (pool_->references(child->page) == 1 && child->last_used < than &&
-                 (parent_of_oldest == nullptr || child->last_used < oldest->second->last_used)) {
-        parent_of_oldest = node;
-        oldest = it;
-      }
-    }
-  }
-  if (parent_of_oldest == nullptr) return false;
-  const std::vector<std::int32_t> path = path_of(*oldest->second);
-  store(path, oldest->second->page);
+  const auto oldest = std::find_if(leaves_.begin(), leaves_.end(), [&](const auto& leaf) {
+    return leaf.first >= than || pool_->references(leaf.second->page) == 1;
+  });
+  if (oldest == leaves_.end() || oldest->first >= than) return false;
+  Node& node = *oldest->second;
+  const std::vector<std::int32_t> path = path_of(node);
+  store(path, node.page);
   if (given_up_.size() >= kMostGivenUp) given_up_.clear();
   given_up_.insert(hash_of(path));
-  pool_->release(oldest->second->page);
-  parent_of_oldest->children.erase(oldest);
+  pool_->release(node.page);
+  leaves_.erase(oldest);
+  Node& parent = *node.parent;
+  parent.children.erase(parent.children.find(*node.edge));
+  if (parent.children.empty() && parent.edge != nullptr) leaves_.emplace(parent.last_used, &parent);
   --pages_;
   return true;
 }

@@ -65,14 +65,22 @@ void Sequence::restore(std::span<const std::byte> bytes, std::string_view name, 
          state.tokens.size(), state.layout.pages, available);
   }
   truncate(0);  // nothing can fail from here on
-  for (std::uint64_t i = 0; i < state.layout.pages; ++i) {
-    pages_.push_back(*pool_->take());
-    const std::span<std::byte> page = pool_->page(pages_.back());
-    std::memcpy(page.data(), bytes.data() + state.layout.pages_offset + i * state.layout.page_stride,
-                page.size());
+  append_state(state, state.layout.pages);
+}
+
+std::size_t Sequence::append_state(const ParsedState& state, std::size_t most) {
+  std::size_t added = 0;
+  for (; added < most && pages_.size() < state.layout.pages; ++added) {
+    const std::optional<std::uint32_t> page = pool_->take();
+    if (!page) break;
+    std::ranges::copy(state.page(pages_.size()), pool_->page(*page).data());
+    pages_.push_back(*page);
+    const auto rest = std::span(state.tokens).subspan(tokens_.size());
+    const auto part = rest.first(std::min(rest.size(), kPage));
+    tokens_.insert(tokens_.end(), part.begin(), part.end());
+    from_file_ = true;
   }
-  tokens_ = std::move(state.tokens);
-  from_file_ = !tokens_.empty();
+  return added;
 }
 
 }  // namespace quipu::memory

@@ -156,6 +156,7 @@ ParsedState parse_state(std::span<const std::byte> bytes, std::string_view name,
   const Header header = read_header(bytes, name);
   check_match(header, name, shape, page_bytes, fingerprint);
   ParsedState state;
+  state.bytes = bytes;
   StateLayout& at = state.layout;
   if (!state_layout(shape, page_bytes, header.tokens, at) || header.file_bytes != at.file_bytes) {
     bad(name,

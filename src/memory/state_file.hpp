@@ -32,9 +32,15 @@ bool state_layout(const PageShape& shape, std::uint64_t page_bytes, std::uint64_
 std::vector<std::byte> encode_state_head(const PageShape& shape, const StateLayout& layout,
                                          std::uint64_t fingerprint, std::span<const std::int32_t> tokens);
 
+/// A checked state file: its tokens, and where its pages stand in its bytes.
 struct ParsedState {
   std::vector<std::int32_t> tokens;
   StateLayout layout;
+  std::span<const std::byte> bytes;  ///< must stay until the pages are taken over
+
+  std::span<const std::byte> page(std::size_t i) const {
+    return bytes.subspan(layout.pages_offset + i * layout.page_stride, layout.page_stride - 8);
+  }
 };
 /// Checks every byte against the pool's shape and the checksums. Throws `Error` as `Sequence::restore` says.
 ParsedState parse_state(std::span<const std::byte> bytes, std::string_view name, const PageShape& shape,

@@ -44,7 +44,7 @@ struct EngineService::Impl {
   /// Something to do with a place while no job has it.
   struct SlotTask {
     std::size_t place;
-    std::function<bool()> run;  ///< false: the place stays taken until `SlotMemory::collect_saved` names it
+    std::function<bool()> run;  ///< false: the place stays taken until `SlotMemory::go_on` names it
     SlotDone done;
   };
 
@@ -69,7 +69,7 @@ struct EngineService::Impl {
   std::uint64_t served = 0;
   JobId last_id = 0;
   std::size_t running = 0;
-  bool draining = false, stopping = false, cancel_everything = false, saves_ended = false;
+  bool draining = false, stopping = false, cancel_everything = false, files_ended = false;
   double mean_job_seconds = 1;
   engine::EngineStats stats;
 
@@ -86,6 +86,7 @@ struct EngineService::Impl {
   void run_slot_tasks();
   void release_place(std::size_t place);
   void add_slot_task(SlotTask task);
+  void file_ended();
   std::vector<std::unique_ptr<Entry>> take_startable();
   void loop();
   void begin(std::unique_ptr<Entry> entry);
@@ -152,7 +153,7 @@ std::vector<std::unique_ptr<EngineService::Impl::Entry>> EngineService::Impl::ta
     ++running;
     const auto is_free = [&](std::size_t place) { return !slots[place].busy; };
     entry->place = entry->job.slot >= 0 ? static_cast<std::size_t>(entry->job.slot)
-                                        : slot_memory->choose(entry->job.request.prompt, is_free);
+                                        : slot_memory->choose(entry->job.request, is_free);
     slots[entry->place] = {entry->place, entry->id, true, entry->prompt_tokens, 0, entry->max_tokens};
     list.push_back(std::move(entry));
   }
@@ -169,11 +170,11 @@ void EngineService::Impl::loop() {
     {
       std::unique_lock lock(mutex);
       wake.wait(lock, [&] {
-        return stopping || cancel_everything || !cancels.empty() || !active.empty() || saves_ended ||
-               has_slot_task() || next_waiting().has_value();
+        return stopping || cancel_everything || !cancels.empty() || !active.empty() || files_ended ||
+               slot_memory->has_pages_to_take() || has_slot_task() || next_waiting().has_value();
       });
       if (stopping && active.empty() && waiting.empty()) break;
-      saves_ended = false;
+      files_ended = false;
       cancel_all = cancel_everything || stopping;
       cancel_everything = false;
       to_cancel = std::exchange(cancels, {});
@@ -186,9 +187,9 @@ void EngineService::Impl::loop() {
     collect();
     run_slot_tasks();
   }
-  slot_memory->finish_saves();
-  for (const std::size_t place : slot_memory->collect_saved()) release_place(place);
-  const auto closing = std::make_exception_ptr(Error(ErrorCode::cancelled, "the server is shutting down"));
+  slot_memory->finish_files(shutting_down());
+  for (const std::size_t place : slot_memory->go_on()) release_place(place);
+  const auto closing = std::make_exception_ptr(shutting_down());
   for (const SlotTask& task : std::exchange(slot_tasks, {})) task.done({}, closing);
 }
 
@@ -200,7 +201,7 @@ bool EngineService::Impl::has_slot_task() const {
 }
 
 void EngineService::Impl::run_slot_tasks() {
-  for (const std::size_t place : slot_memory->collect_saved()) release_place(place);
+  for (const std::size_t place : slot_memory->go_on()) release_place(place);
   while (true) {
     SlotTask task;
     {
@@ -213,7 +214,12 @@ void EngineService::Impl::run_slot_tasks() {
       slots[task.place].busy = true;
       ++running;
     }
-    if (task.run()) release_place(task.place);
+    try {
+      if (!task.run()) continue;
+    } catch (...) {  // no memory, no thread
+      task.done({}, std::current_exception());
+    }
+    release_place(task.place);
   }
 }
 
@@ -358,10 +364,14 @@ EngineService::EngineService(std::shared_ptr<const models::Model> model, engine:
   s.options = options;
   s.places = static_cast<std::size_t>(std::max<std::int64_t>(engine.sequences, 1));
   s.vocab = model->hyperparameters().vocab;
-  engine.last_resort = [&s] { return s.slot_memory->finish_saves(); };
+  engine.last_resort = [&s] {
+    return s.slot_memory->finish_files(
+        Error(ErrorCode::out_of_memory, "the slot was not restored: those that run need the cache's pages"));
+  };
   s.adapters = engine.adapters.size();
+  const std::size_t piece = engine.file_bytes_per_step;
   s.engine = std::make_unique<engine::Engine>(std::move(model), std::move(engine));
-  s.slot_memory = std::make_unique<SlotMemory>(*s.engine, s.places, options.keep_slots);
+  s.slot_memory = std::make_unique<SlotMemory>(*s.engine, s.places, options.keep_slots, piece);
   s.memory = s.engine->memory();
   for (std::size_t i = 0; i < s.places; ++i) s.slots.push_back({i});
   s.stats = s.engine->stats();
@@ -422,18 +432,19 @@ std::vector<JobId> EngineService::submit(std::vector<Job> jobs) {
   return ids;
 }
 
+void EngineService::Impl::file_ended() {
+  {
+    const std::lock_guard lock(mutex);
+    files_ended = true;
+  }
+  wake.notify_all();
+}
+
 void EngineService::save_slot(std::size_t place, const std::filesystem::path& path, SlotDone done) {
   Impl& s = *impl_;
-  const auto wake = [&s] {
-    {
-      const std::lock_guard lock(s.mutex);
-      s.saves_ended = true;
-    }
-    s.wake.notify_all();
-  };
   s.add_slot_task({place,
-                   [&s, place, path, done, wake] {
-                     s.slot_memory->save(place, path, done, wake);
+                   [&s, place, path, done] {
+                     s.slot_memory->save(place, path, done, [&s] { s.file_ended(); });
                      return false;
                    },
                    done});
@@ -442,8 +453,8 @@ void EngineService::restore_slot(std::size_t place, const std::filesystem::path&
   Impl& s = *impl_;
   s.add_slot_task({place,
                    [&s, place, path, done] {
-                     s.slot_memory->restore(place, path, done);
-                     return true;
+                     s.slot_memory->restore(place, path, done, [&s] { s.file_ended(); });
+                     return false;
                    },
                    done});
 }

@@ -81,6 +81,31 @@ TEST(PageStore, PagesThatAreGivenUpComeBack) {
   EXPECT_EQ(wrong_rows(again), 0);
 }
 
+TEST(PageStore, FilesAreReadInAsManyTurnsAsTheDriverAllows) {
+  test::TemporaryFolder folder;
+  fill(folder);
+  const auto pool = make_pool();
+  PageStore store(*pool, in(folder));
+  PrefixTree tree(pool, &store);
+  Sequence sequence(pool);
+  tree.allow_store(2);
+  EXPECT_EQ(tree.extend(sequence, numbers(0, 200)), 128);
+  EXPECT_TRUE(tree.more_is_stored());
+  EXPECT_EQ(tree.extend(sequence, numbers(0, 200)), 0);
+  EXPECT_TRUE(tree.more_is_stored());
+  tree.allow_store(2);
+  EXPECT_EQ(tree.extend(sequence, numbers(0, 200)), 64);
+  EXPECT_FALSE(tree.more_is_stored()) << "no file goes on with a whole page";
+  EXPECT_TRUE(tree.may_store());
+  EXPECT_EQ(wrong_rows(sequence), 0);
+  // What is written counts as well, and is written all the same.
+  sequence.truncate(0);
+  tree.allow_store(0);
+  EXPECT_FALSE(tree.may_store());
+  EXPECT_TRUE(tree.evict());
+  EXPECT_EQ(store.stats().pages, 3u);
+}
+
 TEST(PageStore, ADamagedFileIsAMiss) {
   const std::size_t size = [] {
     test::TemporaryFolder folder;

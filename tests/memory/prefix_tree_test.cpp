@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "page_fixture.hpp"
 
 namespace quipu::memory {
@@ -65,6 +67,47 @@ TEST(PrefixTree, EvictsTheLeafUsedLongestAgoThatNobodyHolds) {
   holder.truncate(0);
   EXPECT_TRUE(tree.evict());
   EXPECT_EQ(pool->free_pages(), 8u);
+}
+
+TEST(PrefixTree, EvictsChainsFromTheirEndsInTheOrderOfUse) {
+  const auto pool = make_pool();
+  PrefixTree tree(pool);
+  std::vector<std::int32_t> branch = numbers(0, 128);  // one page in common with the first chain
+  std::fill(branch.begin() + 64, branch.end(), 7);
+  const std::vector<std::vector<std::int32_t>> chains{numbers(0, 192), numbers(500, 64), branch};
+  for (const auto& tokens : chains) {
+    Sequence s(pool);
+    ASSERT_TRUE(extend(s, tokens));
+    tree.insert(s);
+  }
+  {  // the second page of the first chain is used last, its third one is not
+    Sequence s(pool);
+    EXPECT_EQ(tree.extend(s, numbers(0, 128)), 128);
+  }
+  // Known tokens of each chain after each eviction: ends of chains only, the one used longest ago first.
+  const std::vector<std::vector<std::int64_t>> expected{
+      {128, 64, 128}, {128, 0, 128}, {128, 0, 64}, {64, 0, 64}, {0, 0, 0}};
+  for (const auto& known : expected) {
+    ASSERT_TRUE(tree.evict());
+    for (std::size_t i = 0; i < chains.size(); ++i) EXPECT_EQ(tree.known(chains[i]), known[i]) << i;
+  }
+  EXPECT_FALSE(tree.evict());
+  EXPECT_EQ(pool->free_pages(), 8u);
+  Sequence again(pool);  // an empty tree takes new chains
+  ASSERT_TRUE(extend(again, numbers(0, 64)));
+  tree.insert(again);
+  EXPECT_EQ(tree.known(chains[0]), 64);
+}
+
+TEST(PrefixTree, KnowsWhatWasComputedWithTheSameAdapters) {
+  const auto pool = make_pool();
+  PrefixTree tree(pool);
+  Sequence with(pool, 0x123456789AULL);
+  ASSERT_TRUE(extend(with, numbers(0, 128)));
+  tree.insert(with);
+  EXPECT_EQ(tree.known(numbers(0, 128), 0x123456789AULL), 128);
+  EXPECT_EQ(tree.known(numbers(0, 128), 0x123456789BULL), 0);
+  EXPECT_EQ(tree.known(numbers(0, 128)), 0);
 }
 
 TEST(PrefixTree, GivesItsPagesBackAtTheEnd) {

@@ -101,6 +101,7 @@ TEST(Load, RandomMixesWithSomeCancelledAnswerAsEachAlone) {
   settings.sequences = 6;
   settings.pool_pages = 12;
   settings.page_store = folder.path().string();
+  settings.file_bytes_per_step = 1;  // a page a step
   settings.keep_slots = true;
   TestServer server(settings);
   for (std::uint64_t begin = 0; begin < kRequests; begin += kTogether) {
@@ -163,6 +164,7 @@ TEST(Load, ComputedPromptsSurviveARestartInAFolderAndDamagedOnesAreComputedAgain
     cached = answer.at("tokens_cached").as_int64();
     return json::serialize(answer.at("tokens"));
   };
+  settings.file_bytes_per_step = 1;
   std::int64_t first = -1, second = -1, third = -1;
   const std::string alone = ask(first);
   EXPECT_EQ(ask(second), alone);

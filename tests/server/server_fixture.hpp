@@ -29,6 +29,7 @@ struct ServerSettings {
   server::ModelsOptions models;
   std::uint64_t memory = 0;  ///< for all models; 0: what there is
   std::string page_store;
+  std::size_t file_bytes_per_step = std::size_t{16} << 20;
   std::filesystem::path model;  ///< another one in place of the tiny model
   /// Given to the engine with scale 1 and 0.5.
   std::function<std::vector<std::shared_ptr<const models::Adapter>>(const models::Model&)> adapters;
@@ -71,6 +72,7 @@ class TestServer {
       options.pool_pages = s.pool_pages;
       options.prefix_cache = s.prefix_cache;
       options.page_store = s.page_store;
+      options.file_bytes_per_step = s.file_bytes_per_step;
       options.page_store_bytes = std::uint64_t{1} << 30;
       if (s.memory > 0 && taken >= s.memory) fail(ErrorCode::out_of_memory, "{} bytes are taken", taken);
       if (s.memory > 0) options.memory_budget = s.memory - taken;

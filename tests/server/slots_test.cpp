@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 ServerSettings with_slots(const fs::path& folder) {
   ServerSettings settings;
   settings.keep_slots = true;
+  settings.file_bytes_per_step = 1;  // files are read a page at a time
   settings.server.slot_save_path = folder;
   return settings;
 }
