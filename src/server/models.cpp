@@ -104,7 +104,7 @@ Models::Models(std::vector<ModelEntry> entries, Load load, const ModelsOptions& 
 void Models::add(ModelEntry entry) {
   Slot slot;
   slot.entry = std::move(entry);
-  if (options_.keep_idle.count() > 0) slot.keep_idle = options_.keep_idle;
+  slot.keep_idle = usual_idle();
   slots_.push_back(std::move(slot));
 }
 
@@ -157,9 +157,14 @@ Models::Slot* Models::find(std::string_view name) {
   return nullptr;
 }
 
-bool Models::knows(std::string_view name) const {
+std::optional<Models::State> Models::state(std::string_view name) const {
   const std::lock_guard lock(mutex_);
-  return const_cast<Models*>(this)->find(name) != nullptr;
+  const Slot* slot = const_cast<Models*>(this)->find(name);
+  return slot == nullptr ? std::nullopt : std::optional(slot->state);
+}
+
+std::optional<std::chrono::seconds> Models::usual_idle() const {
+  return options_.keep_idle.count() > 0 ? std::optional(options_.keep_idle) : std::nullopt;
 }
 
 /// Looks for new entries, without the lock.
@@ -259,8 +264,7 @@ Models::Unloaded Models::unload_oldest(std::unique_lock<std::mutex>& lock) {
   }
   if (oldest == nullptr) return Unloaded::none_idle;
   log::info("unloading {} to make room", oldest->entry.id);
-  oldest->served.reset();
-  oldest->state = State::unloaded;
+  unload(*oldest);
   lock.unlock();
   graveyard_->clear();
   lock.lock();
@@ -374,9 +378,14 @@ void Models::tick() {
     }
     if (now - slot.last_used < *slot.keep_idle) continue;
     log::info("unloading {}: nobody has asked for {} s", slot.entry.id, slot.keep_idle->count());
-    slot.served.reset();
-    slot.state = State::unloaded;
+    unload(slot);
   }
+}
+
+void Models::unload(Slot& slot) {
+  slot.served.reset();
+  slot.state = State::unloaded;
+  slot.keep_idle = usual_idle();
 }
 
 }  // namespace quipu::server

@@ -109,8 +109,9 @@ class Models {
   std::vector<Listed> list() const;
   /// The same, with what was found since.
   std::vector<Listed> refreshed_list();
-  bool knows(std::string_view name) const;
-  /// How long this model stays once nobody uses it, from now on; 0: not at all, nothing: for ever.
+  /// Nothing: no such model.
+  std::optional<State> state(std::string_view name) const;
+  /// How long this model stays once nobody uses it, until it is unloaded; 0: not at all, nothing: for ever.
   void keep(std::string_view name, std::optional<std::chrono::seconds> idle);
   /// Unloads what has been idle for too long.
   void tick();
@@ -130,6 +131,8 @@ class Models {
 
   Slot* find(std::string_view name);
   void add(ModelEntry entry);
+  /// Of those about which nothing else was said.
+  std::optional<std::chrono::seconds> usual_idle() const;
   void discover(std::unique_lock<std::mutex>& lock);
   Slot* next_wanted();
   void loop();
@@ -138,6 +141,7 @@ class Models {
   bool try_load(Slot& slot, std::unique_lock<std::mutex>& lock, std::optional<RequestError>& failure);
   enum class Unloaded { one, none_idle, none_loaded };
   Unloaded unload_oldest(std::unique_lock<std::mutex>& lock);
+  void unload(Slot& slot);
   std::size_t loaded_count() const;
   std::uint64_t bytes_taken() const;
   std::string names() const;

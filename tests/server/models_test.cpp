@@ -162,8 +162,40 @@ TEST(SeveralModels, IdleOnesAreUnloadedAsKeepAliveSays) {
   for (const std::string bad :
        {R"("keep_alive":"soon")", R"("keep_alive":"5x")", R"("keep_alive":"")", R"("keep_alive":[])"})
     EXPECT_EQ(server.post("/api/generate", R"({"model":"second",)" + bad + "}").status, 400) << bad;
+  // What is not loaded is not loaded to be unloaded.
+  EXPECT_EQ(generate(R"("keep_alive":"0")").at("done_reason"), "unload");
+  EXPECT_EQ(loaded(server), Names{});
+  // What was said holds until the model is unloaded.
+  generate(R"("prompt":"a","options":{"num_predict":1})");
+  server.server().models().tick();
+  EXPECT_EQ(loaded(server), Names{"second"});
   generate(R"("prompt":"a","options":{"num_predict":1},"keep_alive":-1)");
   EXPECT_EQ(loaded(server), Names{"second"});
+}
+
+TEST(SeveralModels, KeepAliveHoldsForChatsAndVectorsToo) {
+  TestServer server(three(3));
+  const std::string chat =
+      R"("messages":[{"role":"user","content":"a"}],"options":{"num_predict":1},"stream":false)";
+  for (const auto& [path, content] :
+       std::vector<std::pair<std::string, std::string>>{{"/api/chat", chat},
+                                                        {"/api/chat", R"("messages":[])"},
+                                                        {"/api/embed", R"("input":"a")"},
+                                                        {"/api/embeddings", R"("prompt":"a")"}}) {
+    const auto ask = [&](const std::string& keep) {
+      return server.post(path, R"({"model":"second:latest",)" + content + R"(,"keep_alive":)" + keep + "}")
+          .status;
+    };
+    EXPECT_EQ(ask("-1"), 200) << path;
+    server.server().models().tick();
+    EXPECT_EQ(loaded(server), Names{"second"}) << path;
+    EXPECT_EQ(ask("0"), 200) << path;
+    EXPECT_TRUE(TestServer::wait_for<bool>([&] {
+      server.server().models().tick();
+      return loaded(server).empty();
+    })) << path;
+    EXPECT_EQ(ask("\"soon\""), 400) << path;
+  }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "core/error.hpp"
+#include "server/dialects/ollama_model.hpp"
 #include "server/prompt_fields.hpp"
 #include "server/request_fields.hpp"
 
@@ -117,6 +118,19 @@ void with_body(const std::shared_ptr<Call>& call, std::function<void(const Field
   call->with_model(model, [call, body, model, then = std::move(then)](const std::shared_ptr<Served>& served) {
     then(Fields(*body), {call, served, model.empty() ? served->entry.id : model});
   });
+}
+
+/// The same by Ollama's names, and its "keep_alive".
+void with_ollama_body(const std::shared_ptr<Call>& call,
+                      std::function<void(const Fields&, const Wanted&)> then) {
+  auto body = std::make_shared<const json::object>(parse_body(call->request.body));
+  const auto keep = read_keep_alive(Fields(*body));
+  call->with_model(ollama_model_name(Fields(*body)),
+                   [call, body, keep, then = std::move(then)](const std::shared_ptr<Served>& served) {
+                     const Fields fields(*body);
+                     if (keep) call->context->models->keep(served->entry.id, keep->idle);
+                     then(fields, {call, served, fields.text("model").value_or(served->entry.id)});
+                   });
 }
 
 std::vector<engine::Passage> read_texts(const Fields& fields, std::string_view name, const Served& served) {
@@ -228,7 +242,7 @@ void llama_cpp_embeddings(const std::shared_ptr<Call>& call) {
 }
 
 void ollama_embed(const std::shared_ptr<Call>& call) {
-  with_body(call, [](const Fields& fields, Wanted wanted) {
+  with_ollama_body(call, [](const Fields& fields, Wanted wanted) {
     wanted.pooling = pooling_of(fields, *wanted.served);
     if (wanted.pooling == Pooling::none) wanted.pooling = Pooling::mean;
     const auto dimensions = read_dimensions(fields, *wanted.served);
@@ -250,7 +264,7 @@ void ollama_embed(const std::shared_ptr<Call>& call) {
 }
 
 void ollama_embeddings(const std::shared_ptr<Call>& call) {
-  with_body(call, [](const Fields& fields, Wanted wanted) {
+  with_ollama_body(call, [](const Fields& fields, Wanted wanted) {
     wanted.pooling = pooling_of(fields, *wanted.served);
     if (wanted.pooling == Pooling::none) wanted.pooling = Pooling::mean;
     const auto prompt = fields.text("prompt");

@@ -2,11 +2,8 @@
 #include <fmt/chrono.h>
 
 #include <boost/json.hpp>
-#include <chrono>
-#include <cmath>
-#include <cstdlib>
 #include <ctime>
-#include <map>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -14,6 +11,7 @@
 #include "server/chat_prompt.hpp"
 #include "server/dialects/dialects.hpp"
 #include "server/dialects/embeddings.hpp"
+#include "server/dialects/ollama_model.hpp"
 #include "server/fill_in.hpp"
 #include "server/generation_fields.hpp"
 #include "text/unicode.hpp"
@@ -42,19 +40,6 @@ std::string time_text(std::time_t time) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", utc);
 }
 std::string now_text() { return time_text(std::time(nullptr)); }
-
-/// Ollama's names have a tag.
-std::string without_tag(std::string name) {
-  constexpr std::string_view kLatest = ":latest";
-  if (name.size() > kLatest.size() &&
-      name.compare(name.size() - kLatest.size(), kLatest.size(), kLatest) == 0)
-    name.resize(name.size() - kLatest.size());
-  return name;
-}
-
-std::string model_name(const Fields& fields) {
-  return without_tag(fields.text("model").value_or(fields.text("name").value_or("")));
-}
 
 // ---- answers ----
 
@@ -197,53 +182,8 @@ void set_conversation(GenerationRequest& request, const Fields& fields,
   hold_answer(request, Fields(format), served, conversation, prompt, {});
 }
 
-/// "keep_alive": seconds, or a duration as Go writes it ("5m", "1h30m", "300ms"); negative: for ever. Nothing
-/// when it is absent.
-struct KeepAlive {
-  std::optional<std::chrono::seconds> idle;  ///< nothing: for ever
-};
-std::optional<KeepAlive> read_keep_alive(const Fields& fields) {
-  const json::value* value = fields.find("keep_alive");
-  if (value == nullptr) return std::nullopt;
-  double seconds = 0;
-  if (!value->is_string()) {
-    seconds = *fields.number("keep_alive");
-  } else {
-    static const std::map<std::string_view, double> kUnits{{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1},
-                                                           {"m", 60},    {"h", 3600},  {"", 1}};
-    const std::string_view text = as_text(*value);
-    const bool negative = !text.empty() && text.front() == '-';
-    std::size_t at = negative ? 1 : 0;
-    bool good = at < text.size();
-    while (good && at < text.size()) {
-      const std::size_t digits = std::min(text.find_first_not_of("0123456789.", at), text.size());
-      const std::size_t unit = std::min(text.find_first_of("0123456789.", digits), text.size());
-      const auto factor = kUnits.find(text.substr(digits, unit - digits));
-      good = digits > at && digits - at < 16 && factor != kUnits.end();
-      if (good)
-        seconds += std::strtod(std::string(text.substr(at, digits - at)).c_str(), nullptr) * factor->second;
-      at = unit;
-    }
-    if (!good)
-      bad_field("keep_alive", "\"keep_alive\" is \"{}\", expected seconds or a duration such as \"5m\"",
-                printable(text, 40));
-    if (negative) seconds = -seconds;
-  }
-  constexpr double kLongest = 10 * 365 * 86400.0;
-  if (seconds < 0 || seconds > kLongest) return KeepAlive{};
-  return KeepAlive{std::chrono::seconds(static_cast<std::int64_t>(std::ceil(seconds)))};
-}
-
-void obey_keep_alive(const std::shared_ptr<Call>& call, const Fields& fields, const Served& served) {
-  if (const auto keep = read_keep_alive(fields)) call->context->models->keep(served.entry.id, keep->idle);
-}
-
-/// An empty request loads the model, or unloads it, and says so.
-bool answer_load(const std::shared_ptr<Call>& call, const Fields& fields, const std::string& name, bool empty,
-                 bool chat) {
-  if (!empty) return false;
-  const auto keep = read_keep_alive(fields);
-  const bool unload = keep && keep->idle && keep->idle->count() == 0;
+/// What an empty request gets: the model was loaded, or is unloaded.
+void answer_load(const std::shared_ptr<Call>& call, const std::string& name, bool unload, bool chat) {
   json::object object{{"model", name},
                       {"created_at", now_text()},
                       {"done", true},
@@ -254,17 +194,38 @@ bool answer_load(const std::shared_ptr<Call>& call, const Fields& fields, const 
     object["response"] = "";
   }
   call->respond_json(json::serialize(object));
-  return true;
+}
+
+bool asks_nothing(const Fields& fields, bool chat) {
+  if (!chat) return fields.text("prompt").value_or("").empty();
+  const json::array* messages = fields.array("messages");
+  return messages == nullptr || messages->empty();
+}
+
+/// Runs `then` with the loaded model, unless the request is empty. One that only unloads loads nothing.
+void with_ollama_request(
+    const std::shared_ptr<Call>& call, bool chat,
+    std::function<void(const Fields&, const std::shared_ptr<Served>&, const std::string&)> then) {
+  auto body = std::make_shared<const json::object>(parse_body(call->request.body));
+  const Fields all(*body);
+  const std::string name = ollama_model_name(all);
+  const bool empty = asks_nothing(all, chat);
+  const std::optional<KeepAlive> keep = read_keep_alive(all);
+  const bool unload = empty && keep && keep->idle && keep->idle->count() == 0;
+  if (unload && call->context->models->state(name) == Models::State::unloaded)
+    return answer_load(call, all.text("model").value_or(name), true, chat);
+  call->with_model(name, [=, then = std::move(then)](const std::shared_ptr<Served>& served) {
+    const Fields fields(*body);
+    const std::string called = fields.text("model").value_or(served->entry.id);
+    if (keep) call->context->models->keep(served->entry.id, keep->idle);
+    if (empty) return answer_load(call, called, unload, chat);
+    then(fields, served, called);
+  });
 }
 
 void chat(const std::shared_ptr<Call>& call) {
-  auto body = std::make_shared<const json::object>(parse_body(call->request.body));
-  call->with_model(model_name(Fields(*body)), [call, body](const std::shared_ptr<Served>& served) {
-    const Fields fields(*body);
-    const std::string name = fields.text("model").value_or(served->entry.id);
+  with_ollama_request(call, true, [call](const Fields& fields, const auto& served, const std::string& name) {
     const json::array* messages = fields.array("messages");
-    obey_keep_alive(call, fields, *served);
-    if (answer_load(call, fields, name, messages == nullptr || messages->empty(), true)) return;
     for (std::size_t i = 0; i < messages->size(); ++i) {
       if ((*messages)[i].is_object())
         refuse_images(Fields((*messages)[i].get_object(), fmt::format("messages[{}]", i)));
@@ -284,13 +245,8 @@ void chat(const std::shared_ptr<Call>& call) {
 }
 
 void generate(const std::shared_ptr<Call>& call) {
-  auto body = std::make_shared<const json::object>(parse_body(call->request.body));
-  call->with_model(model_name(Fields(*body)), [call, body](const std::shared_ptr<Served>& served) {
-    const Fields fields(*body);
-    const std::string name = fields.text("model").value_or(served->entry.id);
+  with_ollama_request(call, false, [call](const Fields& fields, const auto& served, const std::string& name) {
     const std::string prompt = fields.text("prompt").value_or("");
-    obey_keep_alive(call, fields, *served);
-    if (answer_load(call, fields, name, prompt.empty(), false)) return;
     refuse_images(fields);
     refuse_field(fields, "template", "the model's own template is used; \"raw\" leaves it out");
     refuse_field(fields, "context", "send the conversation to /api/chat");
@@ -379,7 +335,7 @@ void ps(const std::shared_ptr<Call>& call) {
 
 void show(const std::shared_ptr<Call>& call) {
   const json::object body = parse_body(call->request.body);
-  call->with_model(model_name(Fields(body)), [call](const std::shared_ptr<Served>& served) {
+  call->with_model(ollama_model_name(Fields(body)), [call](const std::shared_ptr<Served>& served) {
     const models::Model& model = served->model();
     const models::Hyperparameters& hyper = model.hyperparameters();
     json::object object;
