@@ -86,6 +86,53 @@ TEST(OutputFamilies, ObjectsInTags) {
   });
 }
 
+TEST(OutputFamilies, ElementsInElements) {
+  const std::string ns = "]<]minimax[>[";
+  const auto marked = [&](std::string text) {  // ~ stands for the mark
+    for (std::size_t at = 0; (at = text.find('~', at)) != std::string::npos; at += ns.size())
+      text.replace(at, 1, ns);
+    return text;
+  };
+  const auto tools = test::tools_from(kTools);
+  text::OutputOptions options;
+  options.tools = tools;
+  const auto parsed = [&](const std::string& text) {
+    return test::describe(test::parse_all_ways(family("minimax m3"), options, marked(text)));
+  };
+  EXPECT_EQ(parsed("<mm:think>Hm.</mm:think>See.~<tool_call>\n~<invoke name=\"weather\">~<city>5 < 6~</city>"
+                   "~<days>2~</days>~</invoke>\n~<invoke name=\"now\">~</invoke>\n~</tool_call>"),
+            "R|Hm.\nC|See.\nT|weather {\"city\": \"5 < 6\", \"days\": 2}\nT|now {}\n");
+  EXPECT_EQ(
+      parsed("~<tool_call>\n~<invoke name=\"weather\">~<parts>~<item>1~</item>~<item>~<k>a b~</k>~<l>"
+             "true~</l>~</item>~</parts>~<any>~<x>~<item>~</item>~</x>~</any>~<city>12~</city>~</invoke>\n"
+             "~</tool_call>"),
+      "T|weather {\"parts\": [1, {\"k\": \"a b\", \"l\": true}], \"any\": {\"x\": [\"\"]}, \"city\": "
+      "\"12\"}\n");
+  EXPECT_EQ(parsed("~<tool_call>\n~<invoke name=\"weather\">~<parts>~</parts>~<any>[1]~</any>~</invoke>\n"),
+            "T|weather {\"parts\": [], \"any\": [1]}\n");
+  for (const std::string broken : {"~<tool_call>\n~<invoke name=\"weather\">~<city>Rome~</town>~</invoke>",
+                                   "~<tool_call>\n~<invoke name=\"weather\">~<city>Rome",
+                                   "~<tool_call>\n~<invoke name=\"weather\">Rome~</invoke>\n~</tool_call>"})
+    EXPECT_EQ(parsed(broken), "C|" + marked(broken) + "\n");
+}
+
+TEST(OutputFamilies, MessagesToToolsWithElements) {
+  const std::string call =
+      "<atem:function_calls>\n<atem:invoke name=\"weather\">\n<atem:parameter name=\"city\"> Rom\n"
+      "</atem:parameter>\n<atem:parameter name=\"days\">2</atem:parameter>\n</atem:invoke>\n"
+      "</atem:function_calls>";
+  const std::string now = "<atem:function_calls>\n<atem:invoke name=\"now\">\n</atem:invoke>";
+  const std::string good = " to=self<|message|>Hm.<|eom|><|start|>assistant to=weather<|message|>" + call +
+                           "<|eom|><|start|>assistant to=now<|message|>" + now;
+  const std::string bad = " to=weather<|message|>Rom?";
+  check({
+      {"muse", " to=user<|message|>Four, to=self.<|eot|>", "C|Four, to=self.\n"},
+      {"muse", good.c_str(), "R|Hm.\nT|weather {\"city\": \" Rom\\n\", \"days\": 2}\nT|now {}\n"},
+      {"muse", bad.c_str(), "C| to=weather<|message|>Rom?\n"},
+      {"muse", "Four.", "C|Four.\n"},
+  });
+}
+
 TEST(OutputFamilies, Cohere) {
   check({
       {"command r7b",

@@ -108,7 +108,10 @@ class ToolBuilder {
   std::string trigger() const {
     const std::string begin = call_.section_open + lead_;
     if (call_.bare || format_.channels || begin.empty()) return {};
-    const char close = begin.front() == '<' ? '>' : begin.front() == '[' ? ']' : '\0';
+    const char close = begin.front() == '<'   ? '>'
+                       : begin.front() == '[' ? ']'
+                       : begin.front() == ']' ? '\n'
+                                              : '\0';
     const std::size_t end = close == '\0' ? std::string::npos : begin.find(close);
     return end == std::string::npos ? begin : begin.substr(0, end + 1);
   }
@@ -131,23 +134,33 @@ class ToolBuilder {
     return free_text(store_, text);
   }
 
-  /// Messages to "all" or to a tool; the prompt has opened the first one's header.
+  /// Messages to people (or to the model itself) or to a tool; the prompt has opened the first one's header.
   Id recipients(std::span<const OfferedTool> tools, FreeText text) {
     const std::string& end = format_.channels->header_end;
     const std::uint32_t message = store_.new_rule("message");
     text.tags = {{format_.channels->open, store_.call(message)}};
-    std::vector<Id> options{store_.concat(literal("all" + end), free_text(store_, text))};
-    const Id more = store_.optional(store_.concat(literal(format_.channels->open), store_.call(message)));
-    for (const OfferedTool& offered : tools)
-      options.push_back(store_.concat({store_.literal(offered.tool->name), literal(end),
-                                       arguments(*offered.tool, "", offered.loose), more}));
+    std::vector<Id> options;
+    if (format_.channels->header == ChannelFormat::Header::addressed) {
+      for (const std::string who : {"user", "self"})
+        options.push_back(store_.concat(literal(lead_ + who + end), free_text(store_, text)));
+      const Id more = store_.optional(store_.concat(literal(call_.separator), store_.call(message)));
+      for (const Id call : all(tools)) options.push_back(store_.concat({literal(lead_), call, more}));
+    } else {
+      options.push_back(store_.concat(literal("all" + end), free_text(store_, text)));
+      const Id more = store_.optional(store_.concat(literal(format_.channels->open), store_.call(message)));
+      for (const OfferedTool& offered : tools)
+        options.push_back(store_.concat({store_.literal(offered.tool->name), literal(end),
+                                         arguments(*offered.tool, "", offered.loose), more}));
+    }
     store_.set_rule(message, store_.choice(std::move(options)));
     return store_.call(message);
   }
 
   Id literal(std::string_view text) { return marked_literal(store_, text, options_.controls); }
   bool is_free(bool loose) const {
-    return call_.arguments != ArgumentSyntax::json && (loose || call_.arguments != ArgumentSyntax::xml);
+    const bool elements = call_.arguments == ArgumentSyntax::xml || call_.arguments == ArgumentSyntax::nested;
+    return call_.arguments != ArgumentSyntax::json &&
+           (loose ? call_.arguments != ArgumentSyntax::nested : !elements);
   }
 
   Id call_id() {
@@ -181,8 +194,9 @@ class ToolBuilder {
       const Id json =
           loose ? any_object() : json_schema(store_, tool.parameters, schema_options(tool, options_));
       if (call_.arguments == ArgumentSyntax::json) return json;
-      if (call_.arguments == ArgumentSyntax::xml) return parameters(tool);
+      if (!is_free(loose)) return parameters(tool, tool.parameters);
     }
+    if (!is_free(loose)) return any_elements();
     // Another notation than JSON: the call's frame is held, its arguments are as the model writes them.
     if (next.empty()) return free_text(store_, {.tags = {}, .may_end = true, .budget = 0, .controls = {}});
     return free_text(store_, {.tags = {{std::string(next), kEmpty}},
@@ -198,13 +212,33 @@ class ToolBuilder {
     return json_schema(store_, Data(Data::Mapping{{"type", "object"}}), any);
   }
 
-  /// One element for each parameter, in any order where the family's marks are text.
-  Id parameters(const Tool& tool) {
-    const Data* properties = find_member(tool.parameters, "properties");
+  /// Elements of any names, in each a text or elements.
+  Id any_elements() {
+    const std::string open = parse_pattern(call_.parameter).front().text;  // the mark and <
+    const std::string mark = open.substr(0, open.size() - 1);
+    ByteSet letters;
+    for (unsigned byte = 0x21; byte < 0x100; ++byte)
+      if (byte != '<' && byte != '>' && byte != '/' && byte != 0x7f) letters.add(byte);
+    const Id name = store_.concat(store_.lexeme(store_.repeat(store_.bytes(letters), 1, 64)), literal(">"));
+    const std::uint32_t inside = store_.new_rule("inside of an element");
+    const Id element = store_.concat(name, store_.call(inside));
+    const Id more = store_.repeat(store_.concat(literal(open), element), 0, kUnbounded);
+    const Id closing = store_.concat(literal("/"), name);
+    const Id inner = store_.concat({element, more, literal(open), closing});
+    FreeText text;
+    text.tags = {{open, store_.choice(closing, inner)}};
+    text.controls = options_.controls;
+    store_.set_rule(inside, free_text(store_, text));
+    return more;
+  }
+
+  /// One element for each property of the schema, in any order where the family's marks are text.
+  Id parameters(const Tool& tool, const Data& object) {
+    const Data* properties = find_member(object, "properties");
     const auto* mapping = properties == nullptr ? nullptr : std::get_if<Data::Mapping>(&properties->value);
     if (mapping == nullptr) return kEmpty;
     std::vector<std::string> required;
-    if (const Data* list = find_member(tool.parameters, "required"))
+    if (const Data* list = find_member(object, "required"))
       if (const auto* names = std::get_if<Data::List>(&list->value))
         for (const Data& name : *names)
           if (const std::string* text = text_of(name)) required.push_back(*text);
@@ -263,7 +297,8 @@ class ToolBuilder {
           else if (text)
             id = store_.concat(texts_of(schema), id);
           else
-            id = store_.concat(value(tool, schema), id);
+            id = store_.concat(
+                call_.arguments == ArgumentSyntax::nested ? nested(tool, schema) : value(tool, schema), id);
           break;
         default:
           break;
@@ -272,11 +307,30 @@ class ToolBuilder {
     return id;
   }
 
-  static bool is_text(const Data& schema) {
+  static bool is_type(const Data& schema, std::string_view wanted) {
     const Data* type = find_member(schema, "type");
     if (type == nullptr) return false;
     const std::string* name = text_of(*type);
-    return name != nullptr && *name == "string";
+    return name != nullptr && *name == wanted;
+  }
+  static bool is_text(const Data& schema) { return is_type(schema, "string"); }
+
+  /// Objects and lists as elements where their schema says no more than elements can hold; else as JSON.
+  Id nested(const Tool& tool, const Data& schema) {
+    const auto says_only = [&](std::initializer_list<std::string_view> keywords) {
+      const auto* mapping = std::get_if<Data::Mapping>(&schema.value);
+      return mapping != nullptr && std::all_of(mapping->begin(), mapping->end(), [&](const auto& member) {
+               return std::find(keywords.begin(), keywords.end(), member.first) != keywords.end();
+             });
+    };
+    if (is_type(schema, "object") && find_member(schema, "properties") != nullptr &&
+        says_only({"type", "properties", "required", "description", "title", "default"}))
+      return parameters(tool, schema);
+    const Data* items = find_member(schema, "items");
+    if (is_type(schema, "array") && items != nullptr &&
+        says_only({"type", "items", "description", "title", "default"}))
+      return store_.repeat(parameter(tool, "item", *items, 0), 0, kUnbounded);
+    return value(tool, schema);
   }
 
   Id texts_of(const Data& schema) {
@@ -312,6 +366,8 @@ Id answer_message(Store& store, const OutputFormat& format, std::span<const std:
   if (!format.channels) return rest;
   if (format.channels->header == ChannelFormat::Header::recipient)
     return store.concat(marked_literal(store, "all" + format.channels->header_end, controls), rest);
+  if (format.channels->header == ChannelFormat::Header::addressed)
+    return store.concat(marked_literal(store, " to=user" + format.channels->header_end, controls), rest);
   const Id kind = store.optional(marked_literal(store, " <|constrain|>json", controls));
   return store.concat({marked_literal(store, "<|channel|>final", controls), kind,
                        marked_literal(store, format.channels->header_end, controls), rest});

@@ -119,6 +119,12 @@ CallReader::Status CallReader::enter_step() {
     closing_ = LiteralMatcher(call_->closer);
     opening_alive_ = closing_alive_ = true;
   }
+  if (format.arguments == ArgumentSyntax::nested) {
+    const std::string& first = call_->parameter.front().text;  // the mark and <
+    const std::string_view closer = trimmed(call_->closer);    // the mark, </, the name, >
+    nested_ = NestedScanner(first.substr(0, first.size() - 1),
+                            closer.substr(first.size() + 1, closer.size() - first.size() - 2));
+  }
   if (format.arguments == ArgumentSyntax::code) {
     for (const char* name : {"python", "code_interpreter", "ipython"})
       if (name_.empty() && tools_->has(name)) name_ = name;
@@ -129,8 +135,8 @@ CallReader::Status CallReader::enter_step() {
 
 bool CallReader::committed() const {
   const ArgumentSyntax syntax = call_->format->arguments;
-  const bool whole =
-      syntax == ArgumentSyntax::python || syntax == ArgumentSyntax::gemma || syntax == ArgumentSyntax::code;
+  const bool whole = syntax == ArgumentSyntax::python || syntax == ArgumentSyntax::gemma ||
+                     syntax == ArgumentSyntax::code || syntax == ArgumentSyntax::nested;
   const std::size_t begun = syntax == ArgumentSyntax::xml ? 1 : 0;  // with the first argument
   return !whole && !name_.empty() && arguments_.size() > begun && (*steps_)[step_].kind == Part::arguments;
 }
@@ -233,6 +239,16 @@ CallReader::Status CallReader::push_arguments(char byte) {
     case ArgumentSyntax::code:
       raw_ += byte;
       return Status::more;
+    case ArgumentSyntax::nested: {
+      raw_ += byte;
+      const NestedScanner::Status status = nested_.push(raw_);
+      if (status == NestedScanner::Status::failed) return Status::failed;
+      if (status == NestedScanner::Status::more) return Status::more;
+      const auto json = nested_to_json(nested_.inside(raw_), nested_.mark(), tools_->schema(name_));
+      if (!json) return Status::failed;
+      arguments_ = *json;
+      return Status::accepted;
+    }
   }
   return Status::failed;
 }

@@ -7,6 +7,7 @@
 
 #include "text/output/json_scanner.hpp"
 #include "text/output/literals.hpp"
+#include "text/output/nested_elements.hpp"
 #include "text/output/output_format.hpp"
 #include "text/output/tool_set.hpp"
 
@@ -85,7 +86,8 @@ class CallReader {
   JsonScanner json_;
   PythonScanner python_;
   GemmaScanner gemma_;
-  std::string raw_;  ///< object, python, gemma, code: what was read of it
+  NestedScanner nested_;
+  std::string raw_;  ///< object, python, gemma, code, nested: what was read of it
 
   // Of the object: where its present key and value begin.
   std::size_t text_begin_ = 0, value_begin_ = 0;

@@ -1,7 +1,8 @@
-// Answers made of messages with headers: GPT-OSS (https://cookbook.openai.com/articles/openai-harmony) and
-// Functionary v3.2.
+// Answers made of messages with headers: GPT-OSS (https://cookbook.openai.com/articles/openai-harmony),
+// Functionary v3.2 and Muse.
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "text/output/machine.hpp"
 
@@ -22,6 +23,7 @@ class ChannelMachine : public OutputParser::Machine {
       : Machine(std::move(format), options), channels_(*format_->channels) {
     ends_ = channels_.ends;
     if (std::find(ends_.begin(), ends_.end(), channels_.open) == ends_.end()) ends_.push_back(channels_.open);
+    if (addressed()) read_bodies();
     if (options.start == OutputStart::answer || options.start == OutputStart::after_reasoning) return;
     state_ = State::body;
     body_ =
@@ -34,7 +36,21 @@ class ChannelMachine : public OutputParser::Machine {
   }
 
  private:
-  enum class State { open, header, body, call, program };
+  enum class State { open, header, body, call, program, elements, closer };
+
+  bool addressed() const { return channels_.header == ChannelFormat::Header::addressed; }
+
+  /// How the body of a call is written: the family's call without its header. What follows the element of the
+  /// call may be missing.
+  void read_bodies() {
+    body_format_ = format_->calls.front();
+    std::string& call = body_format_.call;
+    call.erase(0, call.find(channels_.header_end) + channels_.header_end.size());
+    const std::size_t end = call.find('>', call.find("{arguments}")) + 1;
+    closer_ = call.substr(end);
+    call.resize(end);
+    compiled_.emplace(body_format_);
+  }
 
   bool step(bool final) {
     if (pending().empty() && state_ != State::program) return false;
@@ -49,6 +65,10 @@ class ChannelMachine : public OutputParser::Machine {
         return call(final);
       case State::program:
         return program(final);
+      case State::elements:
+        return elements(final);
+      case State::closer:
+        return closer(final);
     }
     return false;
   }
@@ -116,13 +136,20 @@ class ChannelMachine : public OutputParser::Machine {
         if (recipient.substr(0, 10) == "functions.") recipient.remove_prefix(10);
         name_ = recipient;
       }
+      if (addressed() && name_ == "self" && options_.parse_reasoning) kind = Kind::reasoning;
+      if (addressed() && (name_ == "self" || name_ == "user")) name_.clear();
       const std::size_t channel = head.find(kChannel);
       if (channel != std::string_view::npos && head.substr(channel + kChannel.size(), 8) == "analysis")
         kind = options_.parse_reasoning ? Kind::reasoning : Kind::content;
     }
     if (!name_.empty() && !tools_.empty()) {
-      json_ = {};
       fed_ = header_size_;
+      if (addressed()) {
+        reader_.emplace(*compiled_, tools_, false);
+        state_ = State::elements;
+        return true;
+      }
+      json_ = {};
       in_arguments_ = committed_ = false;
       arguments_.clear();
       state_ = State::call;
@@ -189,6 +216,42 @@ class ChannelMachine : public OutputParser::Machine {
     return as_text(Kind::content);
   }
 
+  bool elements(bool final) {
+    const std::string_view text = pending();
+    while (fed_ < text.size()) {
+      switch (reader_->push(text[fed_++])) {
+        case CallReader::Status::more:
+          continue;
+        case CallReader::Status::failed:
+          return as_text(Kind::content);
+        case CallReader::Status::accepted:
+          break;
+      }
+      begin_call(*reader_, 0);
+      grow_call(reader_->arguments(), 0);
+      end_call(true, fed_);
+      closing_ = LiteralMatcher(closer_);
+      fed_ = 0;
+      state_ = State::closer;
+      return true;
+    }
+    return final && as_text(Kind::content);
+  }
+
+  /// After a call's element.
+  bool closer(bool final) {
+    const std::string_view text = pending();
+    while (fed_ < text.size()) {
+      const auto status = closing_.push(text[fed_++]);
+      if (status == LiteralMatcher::Status::more) continue;
+      if (status == LiteralMatcher::Status::done) take(Kind::markup, fed_);
+      after_call_ = true;
+      return as_text(Kind::content);
+    }
+    if (final) take(Kind::markup, pending().size());
+    return false;
+  }
+
   bool accept() {
     if (!committed_) begin_call("", name_, 0);
     grow_call(arguments_, 0);
@@ -243,6 +306,13 @@ class ChannelMachine : public OutputParser::Machine {
   std::size_t header_size_ = 0, fed_ = 0;
   JsonScanner json_;
   bool in_arguments_ = false, committed_ = false;
+
+  // Of calls as elements.
+  CallFormat body_format_;
+  std::string closer_;
+  std::optional<CompiledCall> compiled_;
+  std::optional<CallReader> reader_;
+  LiteralMatcher closing_;
 };
 
 }  // namespace

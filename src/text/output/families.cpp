@@ -126,8 +126,24 @@ std::vector<Row> make_rows() {
                                            .call = "<invoke name=\"{name}\">\n{arguments}</invoke>\n",
                                            .arguments = xml,
                                            .parameter = "<parameter name=\"{key}\">{value}</parameter>\n"}}});
-  add({"<mm:think>"},
-      {.family = "minimax m3", .calls = {tagged_object()}, .reasoning = {"<mm:think>", "</mm:think>"}});
+  add({"]<]minimax[>["},
+      {.family = "minimax m3",
+       .calls = {{.section_open = "]<]minimax[>[<tool_call>\n",
+                  .section_close = "]<]minimax[>[</tool_call>",
+                  .call = "]<]minimax[>[<invoke name=\"{name}\">{arguments}]<]minimax[>[</invoke>\n",
+                  .arguments = nested,
+                  .parameter = "]<]minimax[>[<{key}>{value}]<]minimax[>[</{key}>"}},
+       .reasoning = {"<mm:think>", "</mm:think>"}});
+  add({"<atem:invoke"},
+      {.family = "muse",
+       .calls = {{.call = " to={name}<|message|><atem:function_calls>\n<atem:invoke name=\"{name}\">\n"
+                          "{arguments}</atem:invoke>\n</atem:function_calls>",
+                  .separator = "<|eom|><|start|>assistant",
+                  .arguments = xml,
+                  .parameter = "<atem:parameter name=\"{key}\">{value}</atem:parameter>\n"}},
+       .reasoning = {" to=self<|message|>", "<|eom|><|start|>assistant"},
+       .channels = ChannelFormat{
+           ChannelFormat::Header::addressed, "<|start|>assistant", "<|message|>", {"<|eom|>", "<|eot|>"}}});
   add({"<tool_calls>", "ai name="}, {.family = "minimax m1",
                                      .calls = {{.section_open = "<tool_calls>\n",
                                                 .section_close = "\n</tool_calls>",

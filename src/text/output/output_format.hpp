@@ -19,6 +19,7 @@ enum class ArgumentSyntax {
   xml,     ///< `parameter` once for each argument, texts as they are, other values as JSON
   python,  ///< keyword arguments of a call in Python: a='x', b=[1, None]
   gemma,   ///< {key:<|"|>text<|"|>,other:[1,true]}
+  nested,  ///< elements that each begin with one mark; objects and lists are elements inside
   code,    ///< the rest of the answer is a program, the argument "code" of the tool "python"
 };
 
@@ -31,8 +32,10 @@ struct CallFormat {
   std::string call;
   std::string separator = {};  ///< literal between two calls
   ArgumentSyntax arguments = ArgumentSyntax::json;
-  std::string parameter = {};  ///< xml: one argument, with the places {key}, {value}, perhaps {type}
-  bool cdata = false;          ///< xml: a value may stand in <![CDATA[…]]>
+  /// xml: one argument, with the places {key}, {value}, perhaps {type}. nested: one element; what stands
+  /// before its < is the mark of all tags.
+  std::string parameter = {};
+  bool cdata = false;  ///< xml: a value may stand in <![CDATA[…]]>
   /// The call is a JSON object between the literals: its keys may come in any order, with others among them.
   bool object = false;
   std::string name_key = "name", arguments_key = "arguments", id_key = "id";  ///< of the object
@@ -54,6 +57,7 @@ struct ChannelFormat {
   enum class Header {
     harmony,    ///< assistant[ to=RECIPIENT]<|channel|>analysis|commentary|final[ to=RECIPIENT][ json]
     recipient,  ///< the tool's name, or "all" for people
+    addressed,  ///< to=RECIPIENT: a tool, "user", or "self" for thoughts; calls are elements in the body
   };
   Header header = Header::harmony;
   std::string open;               ///< before a header; the prompt has given the first one

@@ -13,7 +13,7 @@ Texts both(Texts a, Texts b) { return a == b ? a : Texts::sometimes; }
 Texts texts_of_type(const std::string& type) { return type == "string" ? Texts::always : Texts::never; }
 
 /// What the keywords type, enum, const, anyOf and oneOf say; other ways to say it count as unknown.
-Texts texts_of(const Data& schema, int depth = 0) {
+Texts texts_in(const Data& schema, int depth) {
   if (depth > 20) return Texts::unknown;
   if (const Data* type = find_member(schema, "type")) {
     if (const std::string* one = text_of(*type)) return texts_of_type(*one);
@@ -40,7 +40,7 @@ Texts texts_of(const Data& schema, int depth = 0) {
       over("enum", [](const Data& item) { return text_of(item) != nullptr ? Texts::always : Texts::never; });
   if (listed != Texts::unknown) return listed;
   for (const char* key : {"anyOf", "oneOf"}) {
-    const Texts any = over(key, [&](const Data& item) { return texts_of(item, depth + 1); });
+    const Texts any = over(key, [&](const Data& item) { return texts_in(item, depth + 1); });
     if (any != Texts::unknown) return any;
   }
   return Texts::unknown;
@@ -50,7 +50,7 @@ Texts texts_of(const Data& schema, int depth = 0) {
 
 ToolSet::ToolSet(std::span<const Tool> tools) {
   for (const Tool& tool : tools) {
-    Entry entry{tool.name, {}};
+    Entry entry{tool.name, {}, tool.parameters};
     const Data* properties = find_member(tool.parameters, "properties");
     if (const auto* list = properties == nullptr ? nullptr : std::get_if<Data::Mapping>(&properties->value))
       for (const auto& [name, schema] : *list) entry.parameters.emplace_back(name, texts_of(schema));
@@ -63,6 +63,13 @@ const ToolSet::Entry* ToolSet::find(std::string_view tool) const {
     if (entry.name == tool) return &entry;
   return nullptr;
 }
+
+const Data* ToolSet::schema(std::string_view tool) const {
+  const Entry* entry = find(tool);
+  return entry == nullptr ? nullptr : &entry->schema;
+}
+
+ToolSet::Texts ToolSet::texts_of(const Data& schema) { return texts_in(schema, 0); }
 
 ToolSet::Texts ToolSet::texts(std::string_view tool, std::string_view parameter) const {
   if (const Entry* entry = find(tool))

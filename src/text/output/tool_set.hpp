@@ -24,11 +24,16 @@ class ToolSet {
   Texts texts(std::string_view tool, std::string_view parameter) const;
   /// Names of a tool's parameters in the order of its schema; empty for an unknown one.
   std::vector<std::string> parameters(std::string_view tool) const;
+  /// The schema of a tool's parameters; null for an unknown one.
+  const jinja::Data* schema(std::string_view tool) const;
+  /// Whether a schema lets a value be a text.
+  static Texts texts_of(const jinja::Data& schema);
 
  private:
   struct Entry {
     std::string name;
     std::vector<std::pair<std::string, Texts>> parameters;
+    jinja::Data schema;
   };
   const Entry* find(std::string_view tool) const;
   std::vector<Entry> tools_;

@@ -270,6 +270,61 @@ TEST(ToolGrammar, MessagesToToolsAndPeople) {
   EXPECT_FALSE(reads(grammar, "all\nI ask.>>>wind\n{}"));
 }
 
+TEST(ToolGrammar, ElementsInElementsObeyTheSchemaOrHoldJson) {
+  const std::string ns = "]<]minimax[>[";
+  const auto marked = [&](std::string text) {  // ~ stands for the mark
+    for (std::size_t at = 0; (at = text.find('~', at)) != std::string::npos; at += ns.size())
+      text.replace(at, 1, ns);
+    return text;
+  };
+  std::vector<Tool> tools = weather_tools();
+  tools.push_back(
+      tool("plan", R"({"type":"object","properties":{"stops":{"type":"array","items":{"type":"object",
+      "properties":{"town":{"type":"string"},"nights":{"type":"integer"}},"required":["town"]}},
+      "tags":{"type":"array","items":{"enum":["a","b"]},"minItems":1}},"required":["stops"]})"));
+  // Not held, so that any elements may come.
+  tools.push_back(tool("bad", R"({"properties":{"x":{"type":"array","uniqueItems":true,"items":{}}}})"));
+  const auto call = [&](const std::string& name, const std::string& inside) {
+    return marked("~<tool_call>\n~<invoke name=\"" + name + "\">" + inside + "~</invoke>\n~</tool_call>");
+  };
+  for (const bool tokens : {false, true}) {
+    ToolGrammarOptions options;
+    if (tokens) options.controls = {ns};
+    options.choice = ToolChoice::automatic;
+    const Grammar grammar = *tool_grammar(tools, family("minimax m3"), options).grammar;
+    const auto good = [&](const std::string& text) { return reads(grammar, text, options.controls); };
+    EXPECT_TRUE(good("See. " + call("weather", "~<city>5 < 6~</city>~<days>3~</days>")));
+    EXPECT_TRUE(good(call("now", "")));
+    EXPECT_TRUE(good(call("plan",
+                          "~<stops>~<item>~<town>Rom~</town>~<nights>2~</nights>~</item>~<item>~<town>"
+                          "Bari~</town>~</item>~</stops>~<tags>[\"a\", \"b\"]~</tags>")));
+    EXPECT_FALSE(good(call("plan", "~<stops>~<item>~<nights>2~</nights>~</item>~</stops>")));
+    EXPECT_FALSE(good(call("plan", "~<stops>~</stops>~<tags>[]~</tags>")));
+    EXPECT_FALSE(good(call("weather", "~<days>3~</days>")));
+    EXPECT_FALSE(good(call("weather", "~<city>Rom~</city>~<days>three~</days>")));
+    EXPECT_FALSE(good(call("wind", "")));
+    EXPECT_TRUE(good(call("bad", "~<x>~<item>a~</item>~<item>~</item>~</x>~<y>1~</y>")));
+    EXPECT_FALSE(good(call("bad", "anything")));
+  }
+}
+
+TEST(ToolGrammar, MessagesAreAddressedToToolsAndPeople) {
+  const std::vector<std::string> controls{"<|message|>", "<|eom|>", "<|start|>"};
+  const Grammar grammar = automatic(family("muse"), controls);
+  const auto good = [&](const std::string& text) { return reads(grammar, text, controls); };
+  const auto call = [](const std::string& name, const std::string& inside) {
+    return " to=" + name + "<|message|><atem:function_calls>\n<atem:invoke name=\"" + name + "\">\n" +
+           inside + "</atem:invoke>\n</atem:function_calls>";
+  };
+  const std::string city = "<atem:parameter name=\"city\">Rom</atem:parameter>\n";
+  const std::string next = "<|eom|><|start|>assistant";
+  EXPECT_TRUE(good(" to=user<|message|>Write to=weather."));
+  EXPECT_TRUE(good(" to=self<|message|>Hm." + next + call("weather", city) + next + call("now", "")));
+  EXPECT_FALSE(good(call("weather", "")));
+  EXPECT_FALSE(good(call("wind", "")));
+  EXPECT_FALSE(good(" to=weather<|message|>Rom"));
+}
+
 TEST(ToolGrammar, ASchemaForTheAnswerStandsBesideTheCalls) {
   ToolGrammarOptions options;
   options.choice = ToolChoice::automatic;
