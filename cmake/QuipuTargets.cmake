@@ -1,5 +1,7 @@
 # Flags and helpers shared by every target.
 
+get_filename_component(QUIPU_ROOT "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
+
 find_program(QUIPU_CCACHE ccache)
 if(QUIPU_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${QUIPU_CCACHE})
@@ -7,7 +9,7 @@ endif()
 
 add_library(quipu_flags INTERFACE)
 target_compile_features(quipu_flags INTERFACE cxx_std_20)
-target_include_directories(quipu_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+target_include_directories(quipu_flags INTERFACE ${QUIPU_ROOT}/src ${QUIPU_ROOT}/include)
 target_compile_options(quipu_flags INTERFACE -Wall -Wextra -Wconversion -Wno-sign-conversion -Werror
                                              # The contract on numbers: no contraction, no reassociation
                                              # the source does not spell out.
@@ -54,8 +56,8 @@ function(quipu_test name)
   add_executable(${name}_test ${sources})
   set_target_properties(${name}_test PROPERTIES UNITY_BUILD ${QUIPU_UNITY} UNITY_BUILD_BATCH_SIZE 5)
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPENDS} GTest::gtest GTest::gtest_main)
-  target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-  target_compile_definitions(${name}_test PRIVATE QUIPU_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_include_directories(${name}_test PRIVATE ${QUIPU_ROOT}/tests)
+  target_compile_definitions(${name}_test PRIVATE QUIPU_SOURCE_DIR="${QUIPU_ROOT}")
   # What is tested keeps its own flags; the tests themselves would take half as long again to compile with -O3.
   if(QUIPU_SANITIZE)
     target_compile_options(${name}_test PRIVATE -O0)

@@ -12,6 +12,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace quipu::app {
@@ -119,6 +121,34 @@ __attribute__((target("avx2"))) void multiply_avx2(int seed) {
 }
 constexpr double kAvx2Operations = 4.0 * 4 * 32 * 2;
 
+#elif defined(__aarch64__)
+
+__attribute__((target("arch=armv8.2-a+dotprod"))) void multiply_neon(int seed) {
+  int32x4_t sums[8] = {};
+  int8x16_t a = vdupq_n_s8(static_cast<std::int8_t>(seed)), b = vdupq_n_s8(3);
+  for (long i = 0; i < kIterations * 4; ++i)
+    for (auto& sum : sums) {
+      sum = vdotq_s32(sum, a, b);
+      asm volatile("" : "+w"(a), "+w"(b));
+    }
+  for (int k = 1; k < 8; ++k) sums[0] = veorq_s32(sums[0], sums[k]);
+  use(static_cast<std::uint64_t>(vgetq_lane_s32(sums[0], 0)));
+}
+constexpr double kNeonOperations = 4.0 * 8 * 16 * 2;
+
+__attribute__((target("arch=armv8.2-a+i8mm"))) void multiply_i8mm(int seed) {
+  int32x4_t sums[8] = {};
+  int8x16_t a = vdupq_n_s8(static_cast<std::int8_t>(seed)), b = vdupq_n_s8(3);
+  for (long i = 0; i < kIterations * 4; ++i)
+    for (auto& sum : sums) {
+      sum = vmmlaq_s32(sum, a, b);
+      asm volatile("" : "+w"(a), "+w"(b));
+    }
+  for (int k = 1; k < 8; ++k) sums[0] = veorq_s32(sums[0], sums[k]);
+  use(static_cast<std::uint64_t>(vgetq_lane_s32(sums[0], 0)));
+}
+constexpr double kI8mmOperations = 4.0 * 8 * 32 * 2;
+
 #endif
 
 /// What the compiler makes of it for any processor.
@@ -167,12 +197,18 @@ double measure_int8_peak(int threads) {
   if (isa == Isa::amx) operations = kTileOperations;
   if (isa == Isa::avx512) operations = kAvx512Operations;
   if (isa == Isa::avx2) operations = kAvx2Operations;
+#elif defined(__aarch64__)
+  if (isa == Isa::neon) operations = kNeonOperations;
+  if (isa == Isa::i8mm) operations = kI8mmOperations;
 #endif
   const double seconds = best_seconds(pool, 5, [&](int thread) {
 #if defined(__x86_64__)
     if (isa == Isa::amx) return multiply_tiles();
     if (isa == Isa::avx512) return multiply_avx512(thread + 1);
     if (isa == Isa::avx2) return multiply_avx2(thread + 1);
+#elif defined(__aarch64__)
+    if (isa == Isa::neon) return multiply_neon(thread + 1);
+    if (isa == Isa::i8mm) return multiply_i8mm(thread + 1);
 #endif
     multiply_baseline(thread + 1);
   });

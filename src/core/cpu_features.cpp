@@ -1,5 +1,6 @@
 #include "core/cpu_features.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -11,12 +12,14 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 namespace quipu {
 namespace {
 
-constexpr std::array kAllIsas{Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx};
+constexpr std::array kAllIsas{Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx, Isa::neon, Isa::i8mm};
 
 #if defined(__x86_64__)
 
@@ -60,7 +63,23 @@ Isa detect() {
   return Isa::amx;
 }
 
+/// Of the machine's architecture, ascending.
+constexpr std::array kFamilies{Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx};
+
+#elif defined(__aarch64__) && defined(__linux__)
+
+constexpr std::array kFamilies{Isa::baseline, Isa::neon, Isa::i8mm};
+
+// Linux, Documentation/arch/arm64/elf_hwcaps.rst; numbers as in uapi/asm/hwcap.h.
+Isa detect() {
+  constexpr unsigned long kDotProducts = 1UL << 20, kMatrices = 1UL << 13;
+  if ((::getauxval(AT_HWCAP) & kDotProducts) == 0) return Isa::baseline;
+  return (::getauxval(AT_HWCAP2) & kMatrices) != 0 ? Isa::i8mm : Isa::neon;
+}
+
 #else
+
+constexpr std::array kFamilies{Isa::baseline};
 
 Isa detect() { return Isa::baseline; }
 
@@ -78,27 +97,35 @@ std::string_view to_string(Isa isa) {
       return "avx512";
     case Isa::amx:
       return "amx";
+    case Isa::neon:
+      return "neon";
+    case Isa::i8mm:
+      return "i8mm";
   }
   return "unknown";
 }
 
-Isa detect_isa() {
-  static const Isa isa = detect();
-  return isa;
+std::span<const Isa> available_isas() {
+  static const auto count =
+      static_cast<std::size_t>(std::find(kFamilies.begin(), kFamilies.end(), detect()) - kFamilies.begin()) +
+      1;
+  return std::span(kFamilies).first(count);
 }
 
+Isa detect_isa() { return available_isas().back(); }
+
 Isa selected_isa() {
-  const Isa best = detect_isa();
   const char* name = std::getenv("QUIPU_ISA");
-  if (name == nullptr || *name == '\0') return best;
+  if (name == nullptr || *name == '\0') return detect_isa();
+  const std::span<const Isa> here = available_isas();
   for (const Isa isa : kAllIsas) {
     if (to_string(isa) != name) continue;
-    if (isa > best)
+    if (std::find(here.begin(), here.end(), isa) == here.end())
       fail(ErrorCode::unsupported, "QUIPU_ISA is \"{}\", but this machine supports at most \"{}\"",
-           to_string(isa), to_string(best));
+           to_string(isa), to_string(here.back()));
     return isa;
   }
-  fail(ErrorCode::invalid_argument, "QUIPU_ISA is \"{}\"; expected baseline, avx2, avx512 or amx",
+  fail(ErrorCode::invalid_argument, "QUIPU_ISA is \"{}\"; expected baseline, avx2, avx512, amx, neon or i8mm",
        printable(name));
 }
 

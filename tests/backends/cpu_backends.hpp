@@ -17,13 +17,6 @@ struct CpuVariant {
   std::shared_ptr<backends::Backend> backend;
 };
 
-inline std::vector<Isa> available_isas() {
-  std::vector<Isa> isas;
-  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx})
-    if (isa <= detect_isa()) isas.push_back(isa);
-  return isas;
-}
-
 inline CpuVariant make_cpu(Isa isa, int threads) {
   const char* before = std::getenv("QUIPU_ISA");
   const std::string saved = before != nullptr ? before : "";

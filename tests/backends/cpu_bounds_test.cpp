@@ -41,12 +41,8 @@ class Guarded {
 };
 
 std::vector<const Kernels*> tables() {
-  std::vector<const Kernels*> all{&kernels_baseline()};
-#if defined(__x86_64__)
-  if (detect_isa() >= Isa::avx2) all.push_back(&kernels_avx2());
-  if (detect_isa() >= Isa::avx512) all.push_back(&kernels_avx512());
-  if (detect_isa() >= Isa::amx) all.push_back(&kernels_amx());
-#endif
+  std::vector<const Kernels*> all;
+  for (const Isa isa : available_isas()) all.push_back(&kernels_for(isa));
   return all;
 }
 

@@ -17,11 +17,8 @@ namespace {
 using graph::Activation;
 
 std::vector<const Kernels*> math_tables() {
-  std::vector<const Kernels*> all{&kernels_baseline()};
-#if defined(__x86_64__)
-  if (detect_isa() >= Isa::avx2) all.push_back(&kernels_avx2());
-  if (detect_isa() >= Isa::avx512) all.push_back(&kernels_avx512());
-#endif
+  std::vector<const Kernels*> all;
+  for (const Isa isa : available_isas()) all.push_back(&kernels_for(isa));
   return all;
 }
 

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <fstream>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "core/cpu_features.hpp"
@@ -105,6 +107,15 @@ TEST(Isa, NamesAreThoseOfTheVariable) {
   EXPECT_EQ(to_string(Isa::avx2), "avx2");
   EXPECT_EQ(to_string(Isa::avx512), "avx512");
   EXPECT_EQ(to_string(Isa::amx), "amx");
+  EXPECT_EQ(to_string(Isa::neon), "neon");
+  EXPECT_EQ(to_string(Isa::i8mm), "i8mm");
+}
+
+TEST(Isa, TheFamiliesOfAMachineAscendFromTheBaseline) {
+  const std::span<const Isa> here = available_isas();
+  EXPECT_EQ(here.front(), Isa::baseline);
+  EXPECT_EQ(here.back(), detect_isa());
+  for (std::size_t i = 1; i < here.size(); ++i) EXPECT_LT(here[i - 1], here[i]);
 }
 
 // The kernel's own view of the processor.
@@ -136,9 +147,10 @@ TEST(Isa, TheVariableForcesALowerFamily) {
     const Variable variable("QUIPU_ISA", "");
     EXPECT_EQ(selected_isa(), detect_isa());
   }
-  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx}) {
+  const std::span<const Isa> here = available_isas();
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx, Isa::neon, Isa::i8mm}) {
     const Variable variable("QUIPU_ISA", std::string(to_string(isa)).c_str());
-    if (isa <= detect_isa()) {
+    if (std::find(here.begin(), here.end(), isa) != here.end()) {
       EXPECT_EQ(selected_isa(), isa);
       continue;
     }
@@ -160,7 +172,7 @@ TEST(Isa, AnUnknownNameIsAnErrorThatListsTheKnownOnes) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    EXPECT_EQ(error.message(), "QUIPU_ISA is \"AVX9\"; expected baseline, avx2, avx512 or amx");
+    EXPECT_EQ(error.message(), "QUIPU_ISA is \"AVX9\"; expected baseline, avx2, avx512, amx, neon or i8mm");
   }
 }
 

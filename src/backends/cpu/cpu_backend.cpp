@@ -6,18 +6,21 @@
 #include "core/error.hpp"
 
 namespace quipu::backends {
-namespace {
 
 const Kernels& kernels_for(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::amx) return kernels_amx();
   if (isa == Isa::avx512) return kernels_avx512();
   if (isa == Isa::avx2) return kernels_avx2();
-#else
-  static_cast<void>(isa);
+#elif defined(__aarch64__)
+  if (isa == Isa::i8mm) return kernels_i8mm();
+  if (isa == Isa::neon) return kernels_neon();
 #endif
+  static_cast<void>(isa);
   return kernels_baseline();
 }
+
+namespace {
 
 class CpuBackend final : public Backend {
  public:

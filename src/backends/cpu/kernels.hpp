@@ -5,6 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
+namespace quipu {
+enum class Isa;
+}
+
 namespace quipu::backends {
 
 /// Activations of a linear with quantised weights: 12-bit integers q in groups of 32 (docs/numerics.md), as
@@ -174,8 +178,8 @@ constexpr int weight_slot(std::uint32_t dtype) {
 /// AMX: fewer rows than this are left to the AVX-512 kernels (a tile of few rows costs as much as a full
 /// one).
 inline constexpr std::size_t kAmxRows = 8;
-/// The other kernels: from so many rows on, weights are unpacked to panels of words.
-inline constexpr std::size_t kWordRows = 8;
+/// The other kernels: from so many rows on, weights are unpacked to panels.
+inline constexpr std::size_t kPanelRows = 8;
 /// Panels of 16 columns unpacked at a time: as many as fit in half of a 2 MiB L2 with their scales, an even
 /// number.
 inline constexpr std::size_t kAmxMaxPanels = 8;
@@ -183,14 +187,15 @@ constexpr std::size_t amx_panels(std::size_t k) {
   const std::size_t fit = (std::size_t{1} << 20) / (k * 40) / 2 * 2;
   return fit < 2 ? 2 : fit > kAmxMaxPanels ? kAmxMaxPanels : fit;
 }
-/// Words of two panels for kWordChunk of K, their scales and minima, accumulators of kWordBlock rows.
-inline constexpr std::size_t kWordChunk = 256, kWordBlock = 512;
-constexpr std::size_t word_scratch(std::size_t k) {
-  return 2 * kWordChunk * 32 + 2 * 2 * (k / 16) * 64 + 2 * kWordBlock * 64;
+/// Two panels (two bytes a weight) for kPanelChunk of K, their scales and minima, accumulators of kPanelBlock
+/// rows.
+inline constexpr std::size_t kPanelChunk = 256, kPanelBlock = 512;
+constexpr std::size_t panel_scratch(std::size_t k) {
+  return 2 * kPanelChunk * 32 + 2 * 2 * (k / 16) * 64 + 2 * kPanelBlock * 64;
 }
 constexpr std::size_t linear_scratch(std::size_t k) {
   const std::size_t tiles = (k + 256) * 32 + 65536 + amx_panels(k) * k * 40;
-  return tiles > word_scratch(k) ? tiles : word_scratch(k);
+  return tiles > panel_scratch(k) ? tiles : panel_scratch(k);
 }
 /// The same for BF16 weights: AMX packs 128 rows of activations in two planes, and 32 weight rows.
 constexpr std::size_t bf16_scratch(std::size_t k) { return (k + 32) * (128 * 4 + 32 * 2) + 4096; }
@@ -204,6 +209,11 @@ const Kernels& kernels_baseline();
 const Kernels& kernels_avx2();
 const Kernels& kernels_avx512();
 const Kernels& kernels_amx();
+#elif defined(__aarch64__)
+const Kernels& kernels_neon();
+const Kernels& kernels_i8mm();
 #endif
+/// The table of an instruction set of this machine.
+const Kernels& kernels_for(Isa isa);
 
 }  // namespace quipu::backends

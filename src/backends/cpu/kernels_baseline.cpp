@@ -1,6 +1,8 @@
 #include "backends/cpu/simd_baseline.hpp"
 
 // The vector types first, then the kernels written over them.
+#include "backends/cpu/linear_words.inl"
+
 #include "backends/cpu/kernels_generic.inl"
 
 namespace quipu::backends {

@@ -1,5 +1,6 @@
-// The kernels of one instruction set: included, after its simd_*.hpp, by kernels_<isa>.cpp. Everything has
-// internal linkage, so that no code of one instruction set is ever linked in place of another's.
+// The kernels of one instruction set: included, after its simd_*.hpp and its ManyRows (linear_words.inl or
+// linear_planes.inl), by kernels_<isa>.cpp. Everything has internal linkage, so that no code of one instruction set is
+// ever linked in place of another's.
 
 #include <type_traits>
 
@@ -18,7 +19,7 @@
 #include "backends/cpu/linear_rows.inl"
 #include "backends/cpu/linear_float.inl"
 #include "backends/cpu/linear_quant.inl"
-#include "backends/cpu/linear_words.inl"
+#include "backends/cpu/linear_many.inl"
 // clang-format on
 
 namespace quipu::backends {
@@ -40,7 +41,7 @@ constexpr Kernels kKernels = {
     route,
     rope,
     quantize,
-    kWordRows,
+    ManyRows::kWords ? kPanelRows : SIZE_MAX,
     store_f16_row,
     store_bf16_row,
     attention,

@@ -1,6 +1,6 @@
 // Linear with quantised weights: exact integer sums per block, then one fma per block in ascending order
 // (docs/numerics.md). Few rows of activations read the blocks where they lie, a group of weight rows at a time; many
-// rows unpack panels of words first (linear_words.inl). Both give the same bits.
+// rows unpack panels first (linear_many.inl). Both give the same bits.
 
 namespace quipu::backends {
 namespace {
@@ -236,14 +236,14 @@ void linear_one_row(const LinearArgs& a) {
 template <class B>
 void linear_few_rows(const LinearArgs& a) {
   const std::size_t blocks = a.k / B::kBlock, group_bytes = kGroup * a.row_bytes;
-  PlanesRow x[kWordRows];
+  PlanesRow x[kPanelRows];
   for (std::size_t t = 0; t < a.rows; ++t) x[t] = planes_row(*a.x, t);
   for (std::size_t n = a.n_begin; n < a.n_end; n += kGroup) {
     const std::size_t count = a.n_end - n < kGroup ? a.n_end - n : kGroup;
     const std::uint8_t* base = a.weight + n * a.row_bytes;
     Rows r;
     rows_set(r, base, a.row_bytes, count);
-    FG acc[kWordRows], accm[kWordRows];
+    FG acc[kPanelRows], accm[kPanelRows];
     for (std::size_t t = 0; t < a.rows; ++t) acc[t] = accm[t] = fg_zero();
     for (std::size_t b = 0; b < blocks; ++b) {
       prefetch_group<B>(base + b * B::kBytes * kGroup, group_bytes);
