@@ -14,6 +14,7 @@ import asyncio
 import json
 import pathlib
 import random
+import shlex
 import sys
 import tempfile
 import time
@@ -144,7 +145,7 @@ async def main():
     parser.add_argument("--context", type=int, default=2048)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fresh", action="store_true", help="a new server for each request that is compared")
-    parser.add_argument("--flags", nargs="*", default=[], help="further options of quipu serve")
+    parser.add_argument("--flags", type=shlex.split, default=[], help="further options of quipu serve")
     options = parser.parse_args()
     source = random.Random(options.seed)
     requests = [make_request(i, options) for i in range(options.requests)]
