@@ -37,13 +37,14 @@ const Family& family_of(const JsonFile& config) {
        fmt::join(known_classes(), ", "));
 }
 
-void refuse_quantized(const JsonFile& config) {
+void refuse_quantized(const JsonFile& config, const Family& family) {
   const auto* quantization = config.find("quantization_config");
-  if (quantization == nullptr) return;
+  const std::string method =
+      config.try_text("quantization_config.quant_method").value_or("quantization_config");
+  if (quantization == nullptr || (!family.quantization.empty() && method == family.quantization)) return;
   fail(ErrorCode::unsupported,
        "{}: the weights are quantised ({}), expected F32, F16 or BF16: convert the original model",
-       printable(config.name(), 1000),
-       printable(config.try_text("quantization_config.quant_method").value_or("quantization_config")));
+       printable(config.name(), 1000), printable(method));
 }
 
 void add_general(const fs::path& folder, const Family& family, gguf::Metadata& metadata) {
@@ -134,7 +135,7 @@ Model Model::open(const fs::path& folder, const Options& options) {
   JsonFile config = JsonFile::open(folder / "config.json");
   const Family& family = family_of(config);
   config.raise("text_config");  // of models that also see or hear
-  refuse_quantized(config);
+  refuse_quantized(config, family);
   if (family.defaults != nullptr) family.defaults(config);
 
   Model model;
@@ -145,7 +146,7 @@ Model Model::open(const fs::path& folder, const Options& options) {
     config.reject(kLayersKeys, fmt::format("{}", sizes[Dim::layers]),
                   fmt::format("no more than the {} tensors of the checkpoint (and {})",
                               model.weights_.tensors().size(), kMostLayers));
-  Job job{config, sizes, family.name, model.metadata_, model.tensors_, model.warnings_};
+  Job job{config, sizes, family.name, model.metadata_, model.tensors_, model.warnings_, model.weights_};
   add_general(folder, family, model.metadata_);
   plan_tensors(family, model.weights_, job);
   add_tokenizer(folder, config, static_cast<std::size_t>(sizes[Dim::vocab]), options.pre, model.metadata_,

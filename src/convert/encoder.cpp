@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstring>
 
 #include "core/error.hpp"
 
@@ -48,10 +47,7 @@ void Encoder::encode(const TensorSource& source, DType to, const std::string& fi
       for (std::size_t r = own.begin; r < own.end; ++r) {
         std::byte* target = out_.data() + r * out_bytes;
         const auto number = static_cast<std::int64_t>(first + r);
-        if (const std::byte* stored = source.stored_row(number); same_type && stored != nullptr) {
-          std::memcpy(target, stored, out_bytes);
-          continue;
-        }
+        if (same_type && source.copy_row(number, target)) continue;
         source.read_row(number, row);
         if (!std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); })) {
           std::size_t seen = bad_row.load();

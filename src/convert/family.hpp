@@ -13,25 +13,33 @@
 #include "convert/sizes.hpp"
 #include "convert/tensor_source.hpp"
 #include "formats/gguf/gguf.hpp"
+#include "formats/safetensors/safetensors.hpp"
 
 namespace quipu::convert {
 
-using Shape = std::array<Dim, 3>;
+using Shape = std::array<Dim, 4>;
 
 /// What happens to a tensor on its way. The default keeps it.
 struct Change {
   /// Source row of each row of the result, over all matrices of the tensor.
   std::vector<std::int64_t> (*rows)(const Sizes&) = nullptr;
-  bool transposed = false;  ///< each matrix is turned: Conv1D layers hold [in, out]
-  float added = 0;          ///< to the weight, not the bias: norms that multiply by 1 + w
-  Shape target{};           ///< shape of the result when `rows` leaves some out
+  bool transposed = false;  ///< the matrix is turned: Conv1D layers hold [in, out]
+  /// As many matrices lie one below the other, and each is turned by itself; where the target is shorter,
+  /// only its first rows are.
+  Dim matrices = Dim::none;
+  bool elements = false;  ///< `rows` chooses single values: of biases
+  bool mxfp4 = false;     ///< "_blocks" of nibbles with "_scales" beside them (gpt-oss)
+  float added = 0;        ///< to the weight, not the bias: norms that multiply by 1 + w
+  Shape target{};         ///< shape of the result when `rows` leaves some out
 };
 
 enum class Presence : std::uint8_t {
   required,
   optional,
-  dense,   ///< required in models without experts, optional in others
-  sparse,  ///< required in models with experts
+  dense,      ///< required in blocks without experts, optional in others
+  sparse,     ///< required in blocks with experts
+  full_rank,  ///< required where queries are one product
+  low_rank,   ///< required where they are two, through few dimensions
 };
 
 /// One line of a table: `from` is the name in the checkpoint below the family's root (from "/" on: the whole
@@ -62,6 +70,7 @@ struct Job {
   gguf::Metadata& metadata;
   std::vector<TensorSource>& tensors;
   std::vector<std::string>& warnings;
+  const safetensors::File& weights;
 
   std::string key(std::string_view name) const { return std::string(architecture) + "." + std::string(name); }
   void set(std::string_view name, gguf::Value value) { metadata.set(key(name), std::move(value)); }
@@ -70,6 +79,7 @@ struct Job {
   void set_flag(std::string_view name, bool value) { set(name, gguf::Value::of_bool(value)); }
   void set_counts(std::string_view name, const std::vector<std::uint64_t>& values);
   void set_flags(std::string_view name, const std::vector<bool>& values);
+  void set_numbers(std::string_view name, const std::vector<double>& values);
   /// A vector that comes from the configuration.
   void add_tensor(std::string name, std::vector<float> values);
   void warn(std::string text) { warnings.push_back(std::move(text)); }
@@ -89,6 +99,8 @@ struct Family {
   void (*more)(Job& job) = nullptr;
   /// Prefixes of the checkpoint's names: the first under which the first tensor is found.
   std::string_view roots = "model.|model.language_model.|language_model.model.|";
+  /// `quantization_config.quant_method` that the tables can read.
+  std::string_view quantization = "";
   /// Names that are left out without a word: alternatives, `*` stands for anything.
   std::string_view ignored = "";
 };

@@ -116,6 +116,7 @@ class Planner {
     }
     const std::string from = full_name(replaced(rule.from, "{}", block));
     const std::string to = replaced(rule.to, "{}", block);
+    block_ = block;
     if (has_suffix(to)) {
       add(rule, from, to, false);
       return;
@@ -146,18 +147,23 @@ class Planner {
         missing = name;
     }
     if (parts.empty() || !missing.empty()) {
-      const bool has_experts = job_.sizes[Dim::experts] > 0;
+      const bool has_experts =
+          job_.sizes[Dim::experts] > 0 && (block_ < 0 || block_ >= job_.sizes[Dim::leading_dense]);
       const bool wanted = rule.presence == Presence::required ||
                           (rule.presence == Presence::dense && !has_experts) ||
-                          (rule.presence == Presence::sparse && has_experts);
+                          (rule.presence == Presence::sparse && has_experts) ||
+                          (rule.presence == Presence::full_rank && job_.sizes[Dim::latent_q] == 0) ||
+                          (rule.presence == Presence::low_rank && job_.sizes[Dim::latent_q] > 0);
       // Of several, some are there: that is no other way to save the model.
       if (!parts.empty()) refuse_missing(missing, to);
       if (wanted && !is_bias) missing_.emplace_back(to, missing.empty() ? from : missing);
       return;
     }
-    if (!made_.insert(to).second)
-      fail(ErrorCode::bad_file, "{}: tensor \"{}\" is there in two forms, \"{}\" is the second", shown(), to,
-           printable(parts.front()->name));
+    made(to, parts.front()->name);
+    if (rule.change.mxfp4) {
+      job_.tensors.push_back(packed(rule, to, *parts.front()));
+      return;
+    }
     for (const Tensor* part : parts) {
       check(*part, rule, is_bias);
       if (part->type != parts.front()->type)
@@ -167,6 +173,12 @@ class Planner {
       used_.insert(part->name);
     }
     job_.tensors.push_back(source(rule, to, parts, is_bias));
+  }
+
+  void made(const std::string& to, const std::string& from) {
+    if (!made_.insert(to).second)
+      fail(ErrorCode::bad_file, "{}: tensor \"{}\" is there in two forms, \"{}\" is the second", shown(), to,
+           printable(from));
   }
 
   std::vector<std::int64_t> extents(const Shape& shape) const {
@@ -185,27 +197,31 @@ class Planner {
     return shape;
   }
 
-  void check(const Tensor& tensor, const TensorRule& rule, bool is_bias) const {
-    const std::string where =
-        printable(weights_.file_of(tensor), 1000) + ": tensor \"" + printable(tensor.name) + "\"";
-    const std::vector<std::int64_t> wanted = expected(rule, is_bias);
+  std::string where(const Tensor& tensor) const {
+    return printable(weights_.file_of(tensor), 1000) + ": tensor \"" + printable(tensor.name) + "\"";
+  }
+
+  void check_shape(const Tensor& tensor, const std::vector<std::int64_t>& wanted) const {
     bool fits = tensor.shape.size() == wanted.size();
     for (std::size_t i = 0; fits && i < wanted.size(); ++i)
       // What the configuration leaves out is taken from the tensor.
       fits = tensor.shape[i] >= 1 && (wanted[i] <= 0 || tensor.shape[i] == wanted[i]);
-    if (!fits) {
-      std::string text = safetensors::shape_text(wanted);
-      fail(ErrorCode::bad_file, "{} is {}, expected {} by config.json", where,
-           safetensors::shape_text(tensor.shape), text);
-    }
+    if (!fits)
+      fail(ErrorCode::bad_file, "{} is {}, expected {} by config.json", where(tensor),
+           safetensors::shape_text(tensor.shape), safetensors::shape_text(wanted));
+  }
+
+  void check(const Tensor& tensor, const TensorRule& rule, bool is_bias) const {
+    check_shape(tensor, expected(rule, is_bias));
     const bool is_weight = tensor.type->dtype && !info(*tensor.type->dtype).is_integer;
     if (!is_weight || info(*tensor.type->dtype).decode == nullptr)
-      fail(ErrorCode::unsupported, "{} is {}, expected F32, F16 or BF16", where, tensor.type->name);
+      fail(ErrorCode::unsupported, "{} is {}, expected F32, F16 or BF16", where(tensor), tensor.type->name);
   }
 
   TensorSource source(const TensorRule& rule, const std::string& to, const std::vector<const Tensor*>& parts,
                       bool is_bias) const {
     const Change& change = rule.change;
+    if (change.matrices != Dim::none) return turned_matrices(rule, to, *parts.front());
     TensorSource result;
     result.info.name = to;
     result.info.dtype = *parts.front()->type->dtype;
@@ -230,10 +246,66 @@ class Planner {
     const std::size_t rank = shape.size();
     for (std::size_t i = 0; i < rank; ++i) result.info.shape[i] = shape[rank - 1 - i];
     result.transposed = turned;
+    if (turned) result.columns = shape[rank - 2];
     result.added = is_bias ? 0 : change.added;
     result.rows_per_part = parts.front()->elements() / (turned ? 1 : result.width());
-    if (change.rows != nullptr && rank == 1) order_elements(result);
+    if (change.rows != nullptr && (rank == 1 || change.elements)) order_elements(result);
     check_order(result, parts.front()->elements() * static_cast<std::int64_t>(parts.size()));
+    return result;
+  }
+
+  /// The matrices of a tensor, each turned by itself.
+  TensorSource turned_matrices(const TensorRule& rule, const std::string& to, const Tensor& tensor) const {
+    const std::vector<std::int64_t> target = extents(rule.change.target);  // matrices, rows, columns
+    const std::int64_t count = target[0], rows = tensor.elements() / tensor.shape.back();
+    TensorSource result;
+    result.info = {to, *tensor.type->dtype, {target[2], target[1], count, 1}};
+    result.transposed = true;
+    result.columns = tensor.shape.back();
+    result.rows_per_part = target[2];
+    if (rule.change.rows != nullptr) result.rows = rule.change.rows(job_.sizes);
+    bool fits = count > 0 && rows % count == 0 && target[2] > 0 && target[2] <= rows / count;
+    fits =
+        fits && (result.rows.empty() ? target[1] == result.columns
+                                     : static_cast<std::int64_t>(result.rows.size()) == result.row_count());
+    for (const std::int64_t row : result.rows) fits = fits && row >= 0 && row < count * result.columns;
+    if (!fits) refuse_order(to);
+    const std::size_t stride = tensor.bytes.size() / static_cast<std::size_t>(count);
+    for (std::int64_t i = 0; i < count; ++i)
+      result.parts.push_back(tensor.bytes.data() + static_cast<std::size_t>(i) * stride);
+    return result;
+  }
+
+  /// Experts as gpt-oss publishes them: [experts, rows, blocks, 16] bytes of nibbles, [experts, rows, blocks]
+  /// of scales (Open Compute Project, Microscaling Formats 1.0). The rule's last extent counts values.
+  TensorSource packed(const TensorRule& rule, const std::string& to, const Tensor& blocks) {
+    constexpr std::int64_t block = 32, bytes = 16;
+    const std::string suffix = "_blocks";
+    const std::string name = blocks.name.substr(0, blocks.name.size() - suffix.size()) + "_scales";
+    const Tensor* scales = weights_.find(name);
+    if (scales == nullptr) refuse_missing(name, to);
+    std::vector<std::int64_t> shape = extents(rule.shape);
+    if (shape.back() <= 0 || shape.back() % block != 0)
+      fail(ErrorCode::bad_file, "{} has rows of {} values by config.json, expected a multiple of {}",
+           where(blocks), shape.back(), block);
+    shape.back() /= block;
+    check_shape(*scales, shape);
+    shape.push_back(bytes);
+    check_shape(blocks, shape);
+    for (const Tensor* tensor : {&blocks, scales}) {
+      if (tensor->type->name != "U8")
+        fail(ErrorCode::unsupported, "{} is {}, expected U8", where(*tensor), tensor->type->name);
+      used_.insert(tensor->name);
+    }
+    const std::vector<std::int64_t> target =
+        rule.change.rows == nullptr ? extents(rule.shape) : extents(rule.change.target);
+    TensorSource result;
+    result.info = {to, DType::mxfp4, {target[2], target[1], target[0], 1}};
+    result.parts = {blocks.bytes.data()};
+    result.scales = scales->bytes.data();
+    result.rows_per_part = blocks.shape[0] * blocks.shape[1];
+    if (rule.change.rows != nullptr) result.rows = rule.change.rows(job_.sizes);
+    check_order(result, result.rows_per_part * result.width());
     return result;
   }
 
@@ -258,9 +330,12 @@ class Planner {
     fits = fits && (source.rows.empty() ? source.parts.empty() || available == rows
                                         : static_cast<std::int64_t>(source.rows.size()) == rows);
     for (const std::int64_t row : source.rows) fits = fits && row >= 0 && row < available;
-    if (!fits)
-      fail(ErrorCode::bad_file, "{}: the rows of tensor \"{}\" do not fit the heads and sizes of config.json",
-           shown(), source.info.name);
+    if (!fits) refuse_order(source.info.name);
+  }
+
+  [[noreturn]] void refuse_order(const std::string& name) const {
+    fail(ErrorCode::bad_file, "{}: the rows of tensor \"{}\" do not fit the heads and sizes of config.json",
+         shown(), name);
   }
 
   [[noreturn]] void refuse_missing(const std::string& name, const std::string& to) const {
@@ -274,7 +349,7 @@ class Planner {
   }
 
   void refuse_left_over() {
-    std::size_t senses = 0;
+    std::size_t senses = 0, ahead = 0;
     for (const Tensor& tensor : weights_.tensors()) {
       if (used_.contains(tensor.name) || matches_any(kAlwaysIgnored, tensor.name) ||
           (!family_.ignored.empty() && matches_any(family_.ignored, tensor.name)))
@@ -283,19 +358,36 @@ class Planner {
         ++senses;
         continue;
       }
+      if (predicts_ahead(tensor.name)) {
+        ++ahead;
+        continue;
+      }
       fail(ErrorCode::unsupported, "{}: tensor \"{}\" {} has no place in architecture {} with {} layers",
            printable(weights_.file_of(tensor), 1000), printable(tensor.name),
            safetensors::shape_text(tensor.shape), family_.name, job_.sizes[Dim::layers]);
     }
+    if (ahead > 0)
+      job_.warn(fmt::format("{} tensors of blocks that predict further tokens are left out", ahead));
     if (senses > 0)
       job_.warn(
           fmt::format("{} tensors of parts that see or hear are left out: the text model remains", senses));
+  }
+
+  /// Of a block behind the last, which predicts further tokens.
+  bool predicts_ahead(std::string_view name) const {
+    const std::uint64_t more = job_.config.try_count("num_nextn_predict_layers").value_or(0);
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(more, 16); ++i)
+      if (name.starts_with(
+              fmt::format("{}layers.{}.", root_, job_.sizes[Dim::layers] + static_cast<std::int64_t>(i))))
+        return true;
+    return false;
   }
 
   const Family& family_;
   const safetensors::File& weights_;
   Job& job_;
   std::string_view root_;
+  std::int64_t block_ = -1;  // that a rule is being applied to
   std::set<std::string, std::less<>> used_, made_;
   std::vector<std::pair<std::string, std::string>> missing_;  // names in GGUF and in the checkpoint
 };

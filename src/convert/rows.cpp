@@ -32,6 +32,13 @@ Order joined(const std::vector<Order>& parts) {
   return order;
 }
 
+/// `picks`, counted from `first`, of an order.
+Order chosen(const Order& order, std::int64_t first, const Order& picks) {
+  Order result;
+  for (const std::int64_t pick : picks) result.push_back(order[static_cast<std::size_t>(first + pick)]);
+  return result;
+}
+
 }  // namespace
 
 Order paired_queries(const Sizes& s) { return paired(s[Dim::heads], s[Dim::head_dim]); }
@@ -50,6 +57,18 @@ Order ungrouped_kv_heads(const Sizes& s) {
                  of_each(groups, group, share + dim, dim)});
 }
 
+Order paired_queries_of_groups(const Sizes& s) { return chosen(ungrouped_kv_heads(s), 0, paired_queries(s)); }
+Order paired_keys_of_groups(const Sizes& s) {
+  return chosen(ungrouped_kv_heads(s), s[Dim::q], paired_keys(s));
+}
+Order values_of_groups(const Sizes& s) {
+  return chosen(ungrouped_kv_heads(s), s[Dim::q] + s[Dim::kv], range(0, s[Dim::kv]));
+}
+
+Order latent_values(const Sizes& s) {
+  return of_each(s[Dim::heads], s[Dim::nope] + s[Dim::v_dim], s[Dim::nope], s[Dim::v_dim]);
+}
+
 Order queries(const Sizes& s) { return range(0, s[Dim::q]); }
 Order keys(const Sizes& s) { return range(s[Dim::q], s[Dim::kv]); }
 Order values(const Sizes& s) { return range(s[Dim::q] + s[Dim::kv], s[Dim::kv]); }
@@ -64,6 +83,8 @@ Order expert_gates(const Sizes& s) {
 Order expert_ups(const Sizes& s) {
   return of_each(s[Dim::experts], s[Dim::expert_ff2], s[Dim::expert_ff], s[Dim::expert_ff]);
 }
+Order alternating_gates(const Sizes& s) { return of_each(s[Dim::experts] * s[Dim::expert_ff], 2, 0, 1); }
+Order alternating_ups(const Sizes& s) { return of_each(s[Dim::experts] * s[Dim::expert_ff], 2, 1, 1); }
 Order shared_gate(const Sizes& s) { return range(0, s[Dim::shared_ff]); }
 Order shared_up(const Sizes& s) { return range(s[Dim::shared_ff], s[Dim::shared_ff]); }
 

@@ -20,6 +20,14 @@ Order ungrouped_heads(const Sizes& sizes);
 /// From [key-value head][its queries, key, value][dim] to all queries, all keys, all values (Falcon).
 Order ungrouped_kv_heads(const Sizes& sizes);
 
+/// From [key-value head][its queries, key, value][dim], rotary pairs as neighbours (InternLM2).
+Order paired_queries_of_groups(const Sizes& sizes);
+Order paired_keys_of_groups(const Sizes& sizes);
+Order values_of_groups(const Sizes& sizes);
+
+/// The values of a tensor that holds, head by head, the part of the key that does not turn and the value.
+Order latent_values(const Sizes& sizes);
+
 /// The queries, keys or values of a tensor that holds all three.
 Order queries(const Sizes& sizes);
 Order keys(const Sizes& sizes);
@@ -31,6 +39,9 @@ Order positions_behind_padding(const Sizes& sizes);
 /// The first or second half of the rows of each expert's gate_up matrix.
 Order expert_gates(const Sizes& sizes);
 Order expert_ups(const Sizes& sizes);
+/// Gates and ups in turns: even and odd rows.
+Order alternating_gates(const Sizes& sizes);
+Order alternating_ups(const Sizes& sizes);
 /// The same for the expert that all tokens use.
 Order shared_gate(const Sizes& sizes);
 Order shared_up(const Sizes& sizes);

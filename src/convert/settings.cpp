@@ -25,6 +25,11 @@ const std::vector<KeyRule> kCommonKeys = {
     {kExpertsUsedKeys, "expert_used_count"},
     {"moe_intermediate_size", "expert_feed_forward_length"},
     {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
+    {kSharedExpertsKeys, "expert_shared_count"},
+    {kLeadingDenseKeys, "leading_dense_block_count"},
+    {"routed_scaling_factor", "expert_weights_scale", Kind::number},
+    {"n_group", "expert_group_count"},
+    {"topk_group", "expert_group_used_count"},
     {"vocab_size", "vocab_size"},
 };
 
@@ -110,7 +115,12 @@ void add_longrope(Job& job, const std::string& in, std::int64_t dims) {
   job.set_count("rope.scaling.original_context_length", config.count(original_keys));
   const double scale = context / original;
   const double attention = scale > 1 ? std::sqrt(1 + std::log(scale) / std::log(original)) : 1;
-  job.set_number("rope.scaling.attn_factor", config.try_number(in + ".attention_factor").value_or(attention));
+  // Phi-3.5-MoE states one for short and one for long texts; GGUF holds one number.
+  const auto stated = config.try_number(in + ".attention_factor|" + in + ".short_mscale");
+  if (config.try_number(in + ".long_mscale|" + in + ".short_mscale") !=
+      config.try_number(in + ".short_mscale"))
+    config.reject(in + ".long_mscale", "another number than short_mscale", "the same, GGUF holds one");
+  job.set_number("rope.scaling.attn_factor", stated.value_or(attention));
   for (const std::string kind : {"long", "short"}) {
     const std::string key = in + "." + kind + "_factor";
     const auto values = config.try_numbers(key);
@@ -120,6 +130,16 @@ void add_longrope(Job& job, const std::string& in, std::int64_t dims) {
                     fmt::format("one for each of the {} rotated pairs", dims / 2));
     job.add_tensor("rope_factors_" + kind + ".weight", std::vector<float>(values->begin(), values->end()));
   }
+}
+
+/// How a router scores experts.
+void add_scoring(Job& job) {
+  constexpr std::string_view key = "scoring_func";
+  const auto name = job.config.try_text(key);
+  if (!name) return;
+  if (*name != "softmax" && *name != "sigmoid")
+    job.config.reject(key, "\"" + printable(*name) + "\"", "softmax or sigmoid");
+  job.set_count("expert_gating_func", *name == "softmax" ? 1 : 2);
 }
 
 }  // namespace
@@ -143,6 +163,10 @@ void Job::set_flags(std::string_view name, const std::vector<bool>& values) {
                                                  std::vector<std::uint64_t>(values.begin(), values.end())}});
 }
 
+void Job::set_numbers(std::string_view name, const std::vector<double>& values) {
+  set(name, {gguf::ValueType::array, gguf::Array{gguf::ValueType::f32, values}});
+}
+
 void Job::add_tensor(std::string name, std::vector<float> values) {
   TensorSource source;
   source.info = {std::move(name), DType::f32, {static_cast<std::int64_t>(values.size()), 1, 1, 1}};
@@ -152,6 +176,7 @@ void Job::add_tensor(std::string name, std::vector<float> values) {
 
 void add_settings(Job& job, const Family& family) {
   apply(job, kCommonKeys);
+  add_scoring(job);
   if (family.rope == Rope::rotary) add_rope(job);
   apply(job, family.keys);
   if (family.more != nullptr) family.more(job);
@@ -177,6 +202,14 @@ void add_rope(Job& job) {
 
   const std::string type = config.try_text(in + ".rope_type|" + in + ".type").value_or("default");
   if (type == "default" || type == "none" || type == "mrope") return;
+  const auto alpha = config.try_number(in + ".alpha");
+  if (type == "dynamic" && alpha) {  // Hunyuan's: a base for all positions
+    if (!(*alpha >= 1) || dims <= 2)
+      config.reject(in + ".alpha", fmt::format("{}", *alpha), "a number of at least 1");
+    const double size = static_cast<double>(dims);
+    job.set_number("rope.freq_base", base * std::pow(*alpha, size / (size - 2)));
+    return;
+  }
   if (type == "dynamic") {
     job.warn(
         fmt::format("{}.rope_type is dynamic, which is left out: it changes nothing up to the {} "

@@ -47,11 +47,24 @@ Sizes Sizes::read(const JsonFile& config) {
                     fmt::format("a multiple of {} heads", heads));
   }
   s.set_heads(heads, kv_heads, head_dim);
+  if (config.has("kv_lora_rank")) {
+    const std::int64_t rope = required(config, "qk_rope_head_dim");
+    s.set(Dim::latent_q, size(config, "q_lora_rank"));
+    s.set(Dim::latent_kv, required(config, "kv_lora_rank"));
+    s.set(Dim::latent_kv_rope, s[Dim::latent_kv] + rope);
+    s.set(Dim::nope, required(config, "qk_nope_head_dim"));
+    s.set(Dim::v_dim, required(config, "v_head_dim"));
+    s.set(Dim::q, heads * (s[Dim::nope] + rope));
+    s.set(Dim::latent_up, heads * (s[Dim::nope] + s[Dim::v_dim]));
+    s.set(Dim::attended, heads * s[Dim::v_dim]);
+  }
   s.set(Dim::ff, size(config, kFeedForwardKeys));
   s.set(Dim::experts, size(config, kExpertsKeys));
+  s.set(Dim::leading_dense, size(config, kLeadingDenseKeys));
   const std::int64_t expert_ff = size(config, "moe_intermediate_size");
   s.set(Dim::expert_ff, expert_ff != 0 ? expert_ff : s[Dim::ff]);
-  s.set(Dim::shared_ff, size(config, "shared_expert_intermediate_size|shared_intermediate_size"));
+  const std::int64_t shared_ff = size(config, "shared_expert_intermediate_size|shared_intermediate_size");
+  s.set(Dim::shared_ff, shared_ff != 0 ? shared_ff : size(config, kSharedExpertsKeys) * s[Dim::expert_ff]);
   s.set(Dim::ff2, 2 * s[Dim::ff]);
   s.set(Dim::expert_ff2, 2 * s[Dim::expert_ff]);
   s.set(Dim::shared_ff2, 2 * s[Dim::shared_ff]);

@@ -26,10 +26,18 @@ enum class Dim : std::uint8_t {
   ff,   ///< of a dense feed-forward
   ff2,
   experts,
+  leading_dense,  ///< first blocks, which have no experts
   expert_ff,
   expert_ff2,
   shared_ff,  ///< of the expert that every token uses
   shared_ff2,
+  latent_q,         ///< ranks of multi-head latent attention: queries
+  latent_kv,        ///< keys and values
+  latent_kv_rope,   ///< and the part of a key that turns
+  nope,             ///< the part of a head's key that does not turn
+  v_dim,            ///< a head's value
+  latent_up,        ///< heads * (nope + v_dim)
+  attended,         ///< heads * v_dim
   positions,        ///< rows of a learned position embedding
   position_offset,  ///< the first of them that stands for a position
   types,            ///< rows of a segment embedding
@@ -59,7 +67,12 @@ inline constexpr std::string_view kKvHeadsKeys = "num_key_value_heads|num_kv_hea
 inline constexpr std::string_view kFeedForwardKeys = "intermediate_size|n_inner|ffn_dim|ffn_hidden_size";
 inline constexpr std::string_view kContextKeys =
     "max_position_embeddings|n_positions|n_ctx|max_seq_len|max_sequence_length|seq_length";
-inline constexpr std::string_view kExpertsKeys = "num_local_experts|num_experts|n_routed_experts";
+inline constexpr std::string_view kExpertsKeys =
+    "num_local_experts|num_experts|n_routed_experts|moe_num_experts";
+inline constexpr std::string_view kSharedExpertsKeys =
+    "n_shared_experts|num_shared_experts|moe_num_shared_experts";
+inline constexpr std::string_view kLeadingDenseKeys =
+    "first_k_dense_replace|first_last_k_dense_replace|moe_layer_start_index";
 inline constexpr std::string_view kExpertsUsedKeys =
     "num_experts_per_tok|num_experts_per_token|top_k_experts|moe_topk|moe_k";
 

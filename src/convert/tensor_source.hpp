@@ -18,7 +18,11 @@ struct TensorSource {
   std::vector<const std::byte*> parts;  ///< equally long, one after the other; empty: `values`
   std::int64_t rows_per_part = 0;       ///< rows of the source, before turning
   std::vector<std::int64_t> rows;       ///< source row of each row; empty: in order
-  bool transposed = false;              ///< a row of the result is a column of each part's matrix
+  bool transposed = false;              ///< a row of the result is a column of a part's matrix
+  std::int64_t columns = 0;             ///< of each part's matrix, when transposed
+  /// MXFP4 as checkpoints hold it: a byte of scale a block here, and in `parts` its 16 bytes, neighbouring
+  /// values in one byte. Otherwise null.
+  const std::byte* scales = nullptr;
   float added = 0;
   std::vector<float> values;
 
@@ -32,12 +36,20 @@ struct TensorSource {
   /// Bytes of the tensor in its source's type.
   std::uint64_t bytes() const;
 
-  /// The bytes of a row as they lie in the source; null when the row has to be computed.
-  const std::byte* stored_row(std::int64_t row) const;
+  /// Writes a row in the source's type; false when its values have to be computed.
+  bool copy_row(std::int64_t row, std::byte* out) const;
   /// The values of a row: `out` holds width() of them.
   void read_row(std::int64_t row, std::span<float> out) const;
   /// All bytes, when they are one stretch of the source and no value changes; otherwise empty.
   std::span<const std::byte> stored_bytes() const;
+
+ private:
+  std::int64_t source_row(std::int64_t row) const {
+    return rows.empty() ? row : rows[static_cast<std::size_t>(row)];
+  }
+  /// Where a row lies in the source, which is not turned.
+  const std::byte* stored_row(std::int64_t row) const;
+  void pack_mxfp4(std::int64_t row, std::byte* out) const;
 };
 
 }  // namespace quipu::convert

@@ -94,6 +94,35 @@ TEST_F(Refusal, OfQuantisedWeightsNamesTheMethod) {
               "the weights are quantised (gptq)");
 }
 
+TEST_F(Refusal, OfMxfp4ThatDoesNotFitGivesBothShapes) {
+  const auto with = [](const std::string& from, const std::string& to, ErrorCode code = ErrorCode::bad_file) {
+    const ModelFolder folder("gpt-oss-mxfp4");
+    folder.edit("config.json", from, to);
+    return refusal(folder, code);
+  };
+  const std::string wider = with("\"intermediate_size\": 64", "\"intermediate_size\": 96");
+  EXPECT_SAYS(wider,
+              "model.safetensors: tensor \"model.layers.0.mlp.experts.gate_up_proj_scales\" is [4, 128, 1]");
+  EXPECT_SAYS(wider, "expected [4, 192, 1] by config.json");
+  EXPECT_SAYS(with("\"hidden_size\": 32", "\"hidden_size\": 40"), "expected");
+  EXPECT_SAYS(with("\"quant_method\": \"mxfp4\"", "\"quant_method\": \"fp8\"", ErrorCode::unsupported),
+              "the weights are quantised (fp8)");
+}
+
+TEST_F(Refusal, OfLatentAttentionThatDoesNotFitNamesTheTensor) {
+  const auto with = [](const std::string& from, const std::string& to) {
+    const ModelFolder folder("deepseek_v3");
+    folder.edit("config.json", from, to);
+    return refusal(folder);
+  };
+  EXPECT_SAYS(with("\"qk_nope_head_dim\": 12", "\"qk_nope_head_dim\": 13"),
+              "self_attn.q_b_proj.weight\" is [80, 24]");
+  EXPECT_SAYS(with("\"v_head_dim\": 10", "\"v_head_dim\": 11"), "self_attn.kv_b_proj.weight\" is [88, 16]");
+  EXPECT_SAYS(with("\"v_head_dim\": 10", "\"v_head_dim\": 0"), "v_head_dim is 0, expected at least 1");
+  EXPECT_SAYS(with("\"first_k_dense_replace\": 1", "\"first_k_dense_replace\": 0"),
+              "tensor \"model.layers.0.mlp.");
+}
+
 TEST_F(Refusal, OfATruncatedShardNamesFileAndTensor) {
   const ModelFolder folder("llama");
   const std::string shard = "model-00002-of-00003.safetensors";

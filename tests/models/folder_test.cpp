@@ -2,8 +2,6 @@
 // converted file (tests/goldens/convert, tools/goldens/make_convert_goldens.py).
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "convert/convert.hpp"
 #include "convert/encoder.hpp"
 #include "convert/mixes.hpp"
@@ -18,34 +16,11 @@ using test::Golden;
 using test::ModelFolder;
 using test::ModelRun;
 
-/// These run, whatever becomes of the others.
-const std::set<std::string> kMustRun = {"llama",          "llama_biases", "mistral",     "qwen2",
-                                        "qwen3",          "bert",         "bert_rank",   "roberta_rank",
-                                        "nomic_bert",     "jina_bert",    "modern_bert", "modern_bert_rank",
-                                        "gemma_embedding"};
-
-/// Nothing, and why, when quipu does not run the model's architecture yet.
-std::shared_ptr<const models::Model> load(const std::filesystem::path& path, const std::string& name,
-                                          std::string& reason) {
-  try {
-    return models::Model::load(path);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::unsupported || kMustRun.contains(name)) throw;
-    reason = error.message();
-    return nullptr;
-  }
-}
-
-#define LOAD_OR_SKIP(model, folder)                             \
-  std::string reason;                                           \
-  const auto model = load((folder).path(), GetParam(), reason); \
-  if (model == nullptr) GTEST_SKIP() << "SKIPPED: " << reason
-
 class ModelFolders : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ModelFolders, GiveTheLogitsOfTransformers) {
   const ModelFolder folder(GetParam());
-  LOAD_OR_SKIP(model, folder);
+  const auto model = models::Model::load(folder.path());
   const Golden golden(test::convert_golden(GetParam()) / "logits.gguf");
   const auto tokens = golden.ints("tokens");
   ModelRun run(model, backends::make_reference_backend(), 64, 64);
@@ -54,7 +29,7 @@ TEST_P(ModelFolders, GiveTheLogitsOfTransformers) {
 
 TEST_P(ModelFolders, GiveTheBytesOfTheConvertedFile) {
   const ModelFolder folder(GetParam());
-  LOAD_OR_SKIP(direct, folder);
+  const auto direct = models::Model::load(folder.path());
   const auto source = convert::Model::open(folder.path());
   gguf::write(folder / "whole.gguf", source.metadata(), source.as_file(2).tensors());
   const auto converted = models::Model::load(folder / "whole.gguf");

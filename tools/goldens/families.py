@@ -155,7 +155,7 @@ FAMILIES = {
 }
 
 
-def _as_published(name, folder, hparams):
+def as_published(name, folder, hparams):
     """Names and layout of the models whose code is not in transformers."""
     from safetensors.torch import load_file, save_file
     import torch
@@ -220,7 +220,7 @@ def to_gguf(model, config, path, add_vocabulary):
         tokens = {str(i): i for i in range(config.vocab_size)}
         (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": tokens}, "added_tokens": []}))
         hparams = ModelBase.load_hparams(folder, False)
-        _as_published(path.stem, folder, hparams)
+        as_published(path.stem, folder, hparams)
         # What the converter asks for and transformers no longer writes.
         if hparams["model_type"] == "gpt_neox":
             hparams["rotary_pct"] = hparams["rope_parameters"]["partial_rotary_factor"]

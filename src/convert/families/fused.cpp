@@ -12,6 +12,11 @@ const TensorRule kPhi3[] = {
     {"layers.{}.mlp.down_proj", "blk.{}.ffn_down", {Dim::width, Dim::ff}},
 };
 
+const TensorRule kGlm[] = {
+    {"layers.{}.mlp.gate_up_proj", "blk.{}.ffn_up", {Dim::ff2, Dim::width}},
+    {"layers.{}.mlp.down_proj", "blk.{}.ffn_down", {Dim::width, Dim::ff}},
+};
+
 /// Readers take an absent window for Phi-3's 2047; 0 says that there is none.
 void add_phi3(Job& job) {
   const JsonFile& config = job.config;
@@ -33,6 +38,17 @@ std::vector<Family> fused() {
        .classes = "Phi3ForCausalLM",
        .tensors = join(kTrunk, kPreNorms, kPhi3),
        .more = add_phi3},
+      {.name = "phimoe",
+       .classes = "PhimoeForCausalLM|PhiMoEForCausalLM",
+       .tensors = join(kTrunk, kPreNorms, kAttention, kMixtralExperts),
+       .more = add_phi3},
+      {.name = "chatglm",
+       .classes = "GlmForCausalLM",
+       .tensors = join(kTrunk, kPreNorms, kAttention, kGlm),
+       .defaults =
+           [](JsonFile& config) {
+             if (!config.has("rope_parameters")) config.set_default("partial_rotary_factor", 0.5);
+           }},
   };
 }
 

@@ -94,6 +94,18 @@ const TensorRule kMpt[] = {
     {"norm_f", "output_norm", {Dim::width}},
     {"/lm_head", "output", {Dim::vocab, Dim::width}, Presence::optional},
 };
+const TensorRule kGptJ[] = {
+    {"wte", "token_embd", {Dim::vocab, Dim::width}},
+    {"ln_f", "output_norm", {Dim::width}},
+    {"/lm_head", "output", {Dim::vocab, Dim::width}},
+    {"h.{}.ln_1", "blk.{}.attn_norm", {Dim::width}},
+    {"h.{}.attn.q_proj", "blk.{}.attn_q", {Dim::q, Dim::width}},
+    {"h.{}.attn.k_proj", "blk.{}.attn_k", {Dim::kv, Dim::width}},
+    {"h.{}.attn.v_proj", "blk.{}.attn_v", {Dim::kv, Dim::width}},
+    {"h.{}.attn.out_proj", "blk.{}.attn_output", {Dim::width, Dim::q}},
+    {"h.{}.mlp.fc_in", "blk.{}.ffn_up", {Dim::ff, Dim::width}},
+    {"h.{}.mlp.fc_out", "blk.{}.ffn_down", {Dim::width, Dim::ff}},
+};
 const TensorRule kPhi2[] = {
     {"embed_tokens", "token_embd", {Dim::vocab, Dim::width}},
     {"layers.{}.input_layernorm", "blk.{}.attn_norm", {Dim::width}},
@@ -242,6 +254,17 @@ std::vector<Family> layer_normed() {
        .defaults = mpt_defaults,
        .more = add_mpt,
        .roots = "transformer.|"},
+      {.name = "gptj",
+       .classes = "GPTJForCausalLM",
+       .tensors = join(kGptJ),
+       .keys = {{"rotary_dim", "rope.dimension_count"}},
+       .defaults =
+           [](JsonFile& config) {
+             config.set_default("rotary_dim", 64);
+             if (!config.has("n_inner")) config.set("n_inner", 4 * config.count(kWidthKeys));
+           },
+       .roots = "transformer.|",
+       .ignored = "*attn.bias|*attn.masked_bias"},
       {.name = "phi2",
        .classes = "PhiForCausalLM",
        .tensors = join(kPhi2),
@@ -265,6 +288,9 @@ std::vector<Family> layer_normed() {
            [](JsonFile& config) {
              if (!config.has("rope_parameters")) config.set_default("partial_rotary_factor", 0.5);
            }},
+      {.name = "jais2",
+       .classes = "Jais2ForCausalLM",
+       .tensors = join(kTrunk, kPreNorms, kAttention, kPlainFeedForward)},
       {.name = "command-r",
        .classes = "CohereForCausalLM",
        .tensors = join(kTrunk, kCohereNorms, kAttention, kGatedFeedForward),

@@ -17,6 +17,11 @@ inline const TensorRule kPreNorms[] = {
     {"layers.{}.input_layernorm", "blk.{}.attn_norm", {Dim::width}},
     {"layers.{}.post_attention_layernorm", "blk.{}.ffn_norm", {Dim::width}},
 };
+/// The feed-forward's norm under another name.
+inline const TensorRule kNormsBehindAttention[] = {
+    {"layers.{}.input_layernorm", "blk.{}.attn_norm", {Dim::width}},
+    {"layers.{}.post_attention_layernorm", "blk.{}.post_attention_norm", {Dim::width}},
+};
 inline const TensorRule kAttention[] = {
     {"layers.{}.self_attn.q_proj", "blk.{}.attn_q", {Dim::q, Dim::width}},
     {"layers.{}.self_attn.k_proj", "blk.{}.attn_k", {Dim::kv, Dim::width}},
@@ -42,6 +47,10 @@ inline const TensorRule kPairedAttention[] = {
 inline const TensorRule kHeadNorms[] = {
     {"layers.{}.self_attn.q_norm", "blk.{}.attn_q_norm", {Dim::head_dim}},
     {"layers.{}.self_attn.k_norm", "blk.{}.attn_k_norm", {Dim::head_dim}},
+};
+inline const TensorRule kHunyuanNorms[] = {
+    {"layers.{}.self_attn.query_layernorm", "blk.{}.attn_q_norm", {Dim::head_dim}},
+    {"layers.{}.self_attn.key_layernorm", "blk.{}.attn_k_norm", {Dim::head_dim}},
 };
 /// Norms of all queries and all keys.
 inline const TensorRule kWideNorms[] = {
@@ -85,6 +94,21 @@ inline const TensorRule kExperts[] = {
     {"layers.{}.mlp.experts.down_proj",
      "blk.{}.ffn_down_exps.weight",
      {Dim::experts, Dim::width, Dim::expert_ff},
+     Presence::sparse},
+};
+inline const TensorRule kMixtralExperts[] = {
+    {"layers.{}.block_sparse_moe.gate", "blk.{}.ffn_gate_inp", {Dim::experts, Dim::width}, Presence::sparse},
+    {"layers.{}.block_sparse_moe.experts.{e}.w1",
+     "blk.{}.ffn_gate_exps",
+     {Dim::expert_ff, Dim::width},
+     Presence::sparse},
+    {"layers.{}.block_sparse_moe.experts.{e}.w3",
+     "blk.{}.ffn_up_exps",
+     {Dim::expert_ff, Dim::width},
+     Presence::sparse},
+    {"layers.{}.block_sparse_moe.experts.{e}.w2",
+     "blk.{}.ffn_down_exps",
+     {Dim::width, Dim::expert_ff},
      Presence::sparse},
 };
 /// An expert that all tokens use, behind a gate of its own.
