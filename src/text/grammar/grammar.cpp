@@ -168,6 +168,29 @@ bool Matcher::accept(Token token) {
   return true;
 }
 
+std::vector<std::shared_ptr<const Bits>> Matcher::allowed_along(std::span<const Token> draft) {
+  const std::size_t start = accepted();
+  std::vector<std::shared_ptr<const Bits>> masks;
+  try {
+    masks.push_back(allowed());
+    for (const Token token : draft) {
+      if (!accept(token)) break;
+      masks.push_back(allowed());
+    }
+  } catch (...) {
+    rollback(accepted() - start);
+    throw;
+  }
+  rollback(accepted() - start);
+  return masks;
+}
+
+std::size_t Matcher::accept_prefix(std::span<const Token> tokens) {
+  std::size_t taken = 0;
+  while (taken < tokens.size() && accept(tokens[taken])) ++taken;
+  return taken;
+}
+
 /// A free text with a budget of tokens ends by force when they are used up. Where the text may also be read
 /// as one without a budget, that reading ends with it.
 void Matcher::apply_budget(Place& place) {

@@ -92,6 +92,11 @@ class Matcher {
   std::shared_ptr<const Bits> closing();
   /// Goes on by one token. False when it is not allowed: nothing changes then.
   bool accept(Token token);
+  /// The masks before each token of a draft and after its last one, up to the first token that is not
+  /// allowed: one to draft.size() + 1 masks. The place stays where it is.
+  std::vector<std::shared_ptr<const Bits>> allowed_along(std::span<const Token> draft);
+  /// Goes on by the tokens up to the first that is not allowed; how many those are.
+  std::size_t accept_prefix(std::span<const Token> tokens);
   /// The text so far is complete; an end token is allowed.
   bool is_accepting() const;
   /// The text is complete and nothing but its end may follow.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 
 #include "core/error.hpp"
 #include "core/philox.hpp"
@@ -180,6 +181,63 @@ TEST(Matcher, RollsBackAndCopies) {
   EXPECT_EQ(matcher.accepted(), 0u);
   EXPECT_FALSE(matcher.accept(end));
   EXPECT_THROW(matcher.rollback(1), Error);
+}
+
+/// A token that the mask has, or, now and then, any.
+Token drawn(std::mt19937& random, const Bits& mask, std::size_t size) {
+  std::vector<Token> allowed;
+  for (std::size_t i = 0; i < size; ++i)
+    if (mask[i / 64] >> (i % 64) & 1) allowed.push_back(static_cast<Token>(i));
+  if (random() % 8 == 0) return static_cast<Token>(random() % size);
+  return allowed[random() % allowed.size()];
+}
+
+TEST(Matcher, MasksAlongADraftAreThoseOfOneTokenAfterTheOther) {
+  const auto table = test::byte_table(many_tokens());
+  const Grammar schema = Grammar::from_json_schema(
+      R"({"type":"object","properties":{"s":{"type":"string","maxLength":60},"n":{"type":"array","items":
+          {"type":"integer"},"maxItems":4}},"required":["s","n"],"additionalProperties":false})");
+  const Grammar thoughts = Grammar::from([&](Store& store) {
+    std::vector<Id> map(schema.store().size(), Store::kUnknown);
+    return free_text(store, {.tags = {{"</t>", store.import_grammar(schema.store(), schema.start(), map)}},
+                             .may_end = false,
+                             .budget = 6,
+                             .controls = {}});
+  });
+  for (const Grammar& grammar : {schema, thoughts}) {
+    const auto constraint = std::make_shared<Constraint>(grammar, table);
+    std::mt19937 random(7);
+    // Two sequences in turn, each with its twin that never looks ahead.
+    std::vector<Matcher> ahead(2, Matcher(constraint));
+    std::vector<Matcher> plain(2, Matcher(std::make_shared<Constraint>(grammar, table)));
+    std::size_t kept = 0;
+    for (int turn = 0; turn < 120; ++turn) {
+      const int which = turn % 2;
+      if (plain[which].is_finished()) break;
+      Matcher writer = plain[which];
+      std::vector<Token> draft;
+      for (int i = 0; i < 5 && !writer.is_finished(); ++i) {
+        draft.push_back(drawn(random, *writer.allowed(), table->size()));
+        if (!writer.accept(draft.back())) break;
+      }
+      const auto masks = ahead[which].allowed_along(draft);
+      ASSERT_LE(masks.size(), draft.size() + 1);
+      // The target takes some of the draft, or all that may come.
+      const std::size_t most = 1 + random() % draft.size();
+      std::size_t taken = 0;
+      for (std::size_t i = 0; i < draft.size(); ++i) {
+        ASSERT_LT(i, masks.size());
+        EXPECT_EQ(*masks[i], *plain[which].allowed());
+        if (i == most || !plain[which].accept(draft[i])) break;
+        ++taken;
+      }
+      const std::span<const Token> part(draft.data(), std::min(most, draft.size()));
+      EXPECT_EQ(ahead[which].accept_prefix(part), taken);
+      EXPECT_EQ(ahead[which].accepted(), plain[which].accepted());
+      kept += taken;
+    }
+    EXPECT_GT(kept, 30u);
+  }
 }
 
 TEST(Matcher, MovesOnWhenStatesTakeTooMuchMemory) {

@@ -149,6 +149,29 @@ TEST(ToolGrammar, EveryFamilyHasAForcedCall) {
   }
 }
 
+TEST(ToolGrammar, LargeLimitsInParametersAreCounted) {
+  const auto grammar = [](const std::string& inner) {
+    const std::vector<Tool> tools{tool(
+        "f", R"({"type":"object","properties":{"o":{"type":"object","properties":{"s":)" + inner + "}}}}")};
+    return *tool_grammar(tools, hermes(), {}).grammar;
+  };
+  const auto call = [](const std::string& value) {
+    return "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"o\": {\"s\": " + value + "}}}\n</tool_call>";
+  };
+  const auto text = [&](std::size_t size) { return call("\"" + std::string(size, 'x') + "\""); };
+  const Grammar two = grammar(R"({"type":"string","maxLength":2000})");
+  EXPECT_TRUE(matches(two, text(2000)));
+  EXPECT_FALSE(matches(two, text(2001)));
+  const Grammar many = grammar(R"({"type":"string","maxLength":65536})");
+  EXPECT_TRUE(matches(many, text(65536)));
+  EXPECT_FALSE(matches(many, text(65537)));
+  const Grammar items =
+      grammar(R"({"type":"array","items":{"type":"integer"},"minItems":1,"maxItems":100000})");
+  EXPECT_TRUE(matches(items, call("[1, 2]")));
+  EXPECT_FALSE(matches(items, call("[]")));
+  for (const Grammar* one : {&two, &many, &items}) EXPECT_LT(one->store().size(), 5000u);
+}
+
 TEST(ToolGrammar, ABadToolIsNamedAndTheOthersWork) {
   std::vector<Tool> tools;
   for (int i = 0; i < 60; ++i)
