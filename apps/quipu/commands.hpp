@@ -22,6 +22,7 @@ void add_quantize(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_eval(CLI::App& app);
+void add_eval_loglikelihood(CLI::App& eval);  ///< called by add_eval
 void add_pull(CLI::App& app);
 void add_models(CLI::App& app);
 void add_completion(CLI::App& app);

@@ -128,6 +128,7 @@ void add_eval(CLI::App& app) {
     if (flags->chunks == 0) fail(ErrorCode::invalid_argument, "--chunks 0 scores nothing");
     perplexity(*flags);
   });
+  add_eval_loglikelihood(command);
 }
 
 }  // namespace quipu::app

@@ -48,7 +48,7 @@ class Server:
         return self.log.read()
 
     def ask(self, path, body=None, headers=None, method=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=1800)
         data = json.dumps(body) if isinstance(body, (dict, list)) else body
         connection.request(method or ("GET" if body is None else "POST"), path, data,
                            {"Content-Type": "application/json", **(headers or {})})

@@ -2,7 +2,9 @@
 // settings.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -302,6 +304,55 @@ TEST_F(Run, PerplexityNeedsAWholeWindow) {
   const ProgramResult result = quipu({"eval", "perplexity", "-m", plain(), "-f", (folder / "text").string()});
   EXPECT_EQ(result.status, 1);
   EXPECT_TRUE(is_one_error_line(result.err)) << result.err;
+}
+
+TEST_F(Run, LoglikelihoodScoresContinuations) {
+  const auto scores = [&](const std::string& lines) {
+    std::ofstream(folder / "pairs") << lines;
+    const ProgramResult result =
+        quipu({"eval", "loglikelihood", "-m", plain(), "-f", (folder / "pairs").string(), "--json"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return json::parse(result.out).at("pairs").as_array();
+  };
+  const auto number = [](const json::value& pair) { return pair.at("log_likelihood").to_number<double>(); };
+  // A byte is a token. What is likely of a text is the product over its tokens.
+  const json::array chain = scores(R"({"context":"ab","continuation":"cd"}
+{"context":"ab","continuation":"c"}
+
+{"context":"abc","continuation":"d"}
+{"context":"ab ","continuation":"c"}
+{"context":"ab","continuation":" c"}
+)");
+  ASSERT_EQ(chain.size(), 5u);
+  EXPECT_EQ(chain[0].at("tokens"), 2);
+  EXPECT_NEAR(number(chain[0]), number(chain[1]) + number(chain[2]), 1e-6);
+  EXPECT_LT(number(chain[0]), 0);
+  EXPECT_EQ(chain[3], chain[4]) << "white space at the end of a context belongs to the continuation";
+  // Together the first bytes are not more probable than 1, and only the most probable one is greedy.
+  std::string all;
+  for (char c = ' '; c <= '~'; ++c)
+    all += json::serialize(json::object{{"context", "ab"}, {"continuation", std::string(1, c)}}) + "\n";
+  double total = 0, best = -1e9;
+  const json::array bytes = scores(all);
+  for (const json::value& pair : bytes) {
+    total += std::exp(number(pair));
+    best = std::max(best, number(pair));
+  }
+  EXPECT_GT(total, 0.1);
+  EXPECT_LE(total, 1);
+  for (const json::value& pair : bytes) EXPECT_TRUE(number(pair) == best || pair.at("greedy") == false);
+}
+
+TEST_F(Run, LoglikelihoodNamesTheLineThatIsWrong) {
+  for (const std::string lines :
+       {"{\"context\":\"a\",\"continuation\":\"b\"}\n[1]", "{}", "", "\n{\"context\":\"a\"}",
+        "{\"context\":\"\",\"continuation\":\"b\"}", "{\"context\":\"a\",\"continuation\":\"\"}"}) {
+    std::ofstream(folder / "pairs") << lines;
+    const ProgramResult result =
+        quipu({"eval", "loglikelihood", "-m", plain(), "-f", (folder / "pairs").string()});
+    EXPECT_EQ(result.status, 1) << lines;
+    EXPECT_TRUE(is_one_error_line(result.err)) << result.err;
+  }
 }
 
 }  // namespace
