@@ -310,8 +310,8 @@ def crowd(options):
         else:
             bodies.append({"prompt": " ".join(words), "n_predict": source.randrange(1, 24), "seed": i,
                            "temperature": source.choice([0, 1]), "ignore_eos": True, "return_tokens": True})
-    # SmolLM2-135M: 46080 bytes a token of f16 cache; room for some eleven contexts.
-    with Server(options, "-c", "2048", "--parallel", "32", "--memory-budget", "1400M") as server:
+    # SmolLM2-135M: 46080 bytes a token of f16 cache; room for a third of what they need.
+    with Server(options, "-c", "2048", "--parallel", "32", "--memory-budget", "950M") as server:
         results = [None] * len(bodies)
 
         def one(i):
@@ -530,8 +530,63 @@ def first_token(options):
         check(statistics.median(waits) < 2.5 * max(chunks), "the wait is bounded by a chunk")
 
 
+def killed(options):
+    """Kill -9 while it generates and saves: what was saved loads or is refused, and gives the bytes it would have given."""
+    source = random.Random(9)
+    prompts = [" ".join(source.choices(["red", "blue", "bird", "stone"], k=150 + 40 * i)) for i in range(6)]
+
+    def body(prompt, slot):
+        return {"prompt": prompt, "n_predict": 12, "temperature": 0, "ignore_eos": True, "return_tokens": True,
+                "id_slot": slot}
+    with Server(options, "-c", "1024", "--parallel", "1", "--no-prefix-cache") as server:
+        alone = [server.json("/completion", body(p, -1))["tokens"] for p in prompts]
+    loaded = refused = reused = left = 0
+    with tempfile.TemporaryDirectory() as slots, tempfile.TemporaryDirectory() as cache:
+        flags = ["-c", "1024", "--parallel", "3", "--slot-save-path", slots, "--cache-dir", cache, "--memory-budget", "420M"]
+        for turn in range(options.kills):
+            server = Server(options, *flags)
+            left += sum(".tmp-" in n for n in os.listdir(slots))
+            for name in sorted(os.listdir(slots)):
+                status, content, _ = server.ask("/slots/0?action=restore", {"filename": name})
+                check(status in (200, 400), f"a file of the time before the kill: {status} {content}")
+                loaded += status == 200
+                refused += status == 400
+                if status == 200:
+                    answer = server.json("/completion", body(prompts[int(name)], 0))
+                    reused += answer["tokens_cached"] > 0
+                    check(answer["tokens"] == alone[int(name)], f"what {name} holds gives the same bytes")
+
+            saved = []
+
+            def work(slot):
+                while True:
+                    at = random.randrange(len(prompts))
+                    try:
+                        answer = server.json("/completion", body(prompts[at], slot))
+                        check(answer["tokens"] == alone[at], "the same bytes beside the cache of the time before")
+                        status, content, _ = server.ask(f"/slots/{slot}?action=save", {"filename": str(at)})
+                        check(status == 200, f"saving answers {status}: {content}")
+                        saved.append(at)
+                    except (OSError, http.client.HTTPException):
+                        return
+            threads = [threading.Thread(target=work, args=(slot,)) for slot in range(3)]
+            [t.start() for t in threads]
+            end = time.monotonic() + 60
+            while len(saved) < 2 and time.monotonic() < end:
+                time.sleep(0.05)
+            time.sleep(random.random())
+            check(server.process.poll() is None, "the server lives until it is killed")
+            server.process.kill()
+            server.process.wait()
+            server.reader.join()
+            [t.join() for t in threads]
+    print(f"  {options.kills} kills: {loaded} saved slots loaded ({reused} reused), {refused} refused, {left} half files left")
+    check(loaded > 0 and reused > 0, "something was saved and loaded")
+    check(left == 0, "what a killed server was writing is removed")
+
+
 TRIALS = [stop_strings, stop_strings_streamed, context_overflow, disconnects, logprobs, cache_reuse, crowd, sampler_edges,
-          cors, key_timing, idle, first_token]
+          cors, key_timing, idle, first_token, killed]
 
 
 def main():
@@ -542,6 +597,7 @@ def main():
     parser.add_argument("--connections", type=int, default=10000)
     parser.add_argument("--drops", type=int, default=200)
     parser.add_argument("--timings", type=int, default=5000, help="requests with each kind of key")
+    parser.add_argument("--kills", type=int, default=8)
     parser.add_argument("--turns", type=int, default=5)
     options = parser.parse_args()
     for trial in TRIALS:

@@ -6,7 +6,10 @@
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -17,6 +20,7 @@ namespace quipu {
 namespace {
 
 constexpr std::size_t kBufferBytes = 1 << 20;
+constexpr std::string_view kTemporaryMark = ".tmp-";
 constexpr std::size_t kLargestWrite = 1 << 30;  // the kernel takes at most 2 GiB a call
 
 // Makes the rename itself durable. Some file systems refuse to sync a folder; the file is whole all the same.
@@ -27,7 +31,35 @@ void sync_folder(const std::filesystem::path& folder) {
   ::close(descriptor);
 }
 
+/// The process that a temporary file's name tells, after ".tmp-PID-NUMBER".
+std::optional<pid_t> writer_of(std::string_view name) {
+  const std::size_t mark = name.rfind(kTemporaryMark);
+  if (mark == std::string_view::npos) return std::nullopt;
+  const char* const end = name.data() + name.size();
+  pid_t process = 0;
+  unsigned number = 0;
+  const auto [dash, first] = std::from_chars(name.data() + mark + kTemporaryMark.size(), end, process);
+  if (first != std::errc{} || dash == end || *dash != '-' || process <= 0) return std::nullopt;
+  const auto [rest, second] = std::from_chars(dash + 1, end, number);
+  return second == std::errc{} && rest == end ? std::optional(process) : std::nullopt;
+}
+
 }  // namespace
+
+bool is_temporary_name(std::string_view name) { return writer_of(name).has_value(); }
+
+std::size_t remove_abandoned_files(const std::filesystem::path& folder) {
+  std::size_t removed = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::optional<pid_t> writer = writer_of(at->path().filename().string());
+    std::error_code ignored;
+    if (!writer || !at->is_regular_file(ignored)) continue;
+    if (::kill(*writer, 0) == 0 || errno != ESRCH) continue;
+    removed += std::filesystem::remove(at->path(), ignored) ? 1 : 0;
+  }
+  return removed;
+}
 
 AtomicFileWriter::AtomicFileWriter(const std::filesystem::path& path) : path_(path) {
   const std::string shown = printable(path.string());
@@ -45,7 +77,7 @@ AtomicFileWriter::AtomicFileWriter(const std::filesystem::path& path) : path_(pa
   static std::atomic<unsigned> counter{0};
   for (int attempt = 0; attempt < 100 && descriptor_ < 0; ++attempt) {
     temporary_ = target_;
-    temporary_ += fmt::format(".tmp-{}-{}", ::getpid(), counter.fetch_add(1));
+    temporary_ += fmt::format("{}{}-{}", kTemporaryMark, ::getpid(), counter.fetch_add(1));
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0 && errno != EEXIST) break;
   }

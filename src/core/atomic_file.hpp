@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace quipu {
@@ -39,5 +40,11 @@ class AtomicFileWriter {
   std::uint64_t size_ = 0;
   int descriptor_ = -1;
 };
+
+/// Whether a file of this name is the temporary one of a writer.
+bool is_temporary_name(std::string_view name);
+/// Removes the temporary files in `folder` of writers whose process has ended, killed as it wrote. Ignores
+/// what cannot be read or removed; returns how many are gone.
+std::size_t remove_abandoned_files(const std::filesystem::path& folder);
 
 }  // namespace quipu

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/atomic_file.hpp"
 #include "core/log.hpp"
 #include "server/call.hpp"
 #include "server/dialects/dialects.hpp"
@@ -85,6 +86,7 @@ void Server::Impl::set_up() {
   context.version = options.version;
   context.stall = options.stall;
   context.slot_save_path = options.slot_save_path;
+  if (!options.slot_save_path.empty()) remove_abandoned_files(options.slot_save_path);
   context.draining = [this] { return draining.load(); };
   context.metrics_text = [this] {
     return server_metrics_text(*models, http_metrics, http->connections(), options.version);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/atomic_file.hpp"
 #include "core/error.hpp"
 #include "core/mapped_file.hpp"
 #include "memory/state_file.hpp"
@@ -243,6 +244,7 @@ fs::path slot_file(const fs::path& folder, const std::string& name) {
   if (name.empty()) refuse("is empty");
   if (name.size() > 255) refuse("is longer than 255 bytes");
   if (name.front() == '.') refuse("begins with a dot");
+  if (is_temporary_name(name)) refuse("is that of a file under way");
   if (text::valid_prefix(name) != name.size()) refuse("is not valid UTF-8");
   for (const char c : name) {
     if (c == '/' || c == '\\' || c == ':') refuse("is a path");

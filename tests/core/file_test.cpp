@@ -1,7 +1,9 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -302,6 +304,30 @@ TEST(AtomicFileWriter, TwoWritersOfOnePathDoNotMeet) {
   first.commit();
   EXPECT_EQ(read_text(folder / "a"), "first");
   EXPECT_EQ(folder.file_count(), 1U);
+}
+
+TEST(AtomicFileWriter, WhatAKilledWriterLeftIsRemoved) {
+  const TemporaryFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFileWriter file(folder / "state");
+    file.append(bytes_of(std::string(3 << 20, 'x')));
+    ::raise(SIGKILL);
+  }
+  ::waitpid(child, nullptr, 0);
+  AtomicFileWriter live(folder / "other");
+  std::ofstream(folder / "state") << "whole";
+  std::ofstream(folder / "notes.tmp-1") << "of another program";
+  ASSERT_EQ(folder.file_count(), 4U);
+  EXPECT_TRUE(is_temporary_name(fmt::format("state.tmp-{}-0", child)));
+  EXPECT_FALSE(is_temporary_name("state.tmp-"));
+  EXPECT_FALSE(is_temporary_name("state.tmp-7-0.bin"));
+  EXPECT_EQ(remove_abandoned_files(folder.path()), 1U);
+  EXPECT_EQ(folder.file_count(), 3U);
+  EXPECT_EQ(remove_abandoned_files(folder / "nowhere"), 0U);
+  live.append(bytes_of("on"));
+  live.commit();
+  EXPECT_EQ(read_text(folder / "other"), "on");
 }
 
 }  // namespace

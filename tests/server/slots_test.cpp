@@ -129,7 +129,7 @@ TEST(Slots, NamesThatArePathsAreRefused) {
   TestServer server(with_slots(folder.path()));
   server.post_json("/completion", ask("abc", 0));
   for (const std::string name :
-       {"", ".", "..", "../x", "/etc/passwd", "a/b", "a\\b", "C:x", ".hidden", "a\nb"}) {
+       {"", ".", "..", "../x", "/etc/passwd", "a/b", "a\\b", "C:x", ".hidden", "a\nb", "a.tmp-7-0"}) {
     for (const std::string action : {"save", "restore"}) {
       const HttpReply reply = server.post("/slots/0?action=" + action, named(name));
       EXPECT_EQ(reply.status, 400) << name;
