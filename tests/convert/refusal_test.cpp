@@ -147,6 +147,16 @@ TEST_F(Refusal, OfATokenizerOfAnotherModelNamesTheToken) {
   EXPECT_SAYS(message, "but the embedding has 128 rows");
 }
 
+TEST_F(Refusal, OfATokenizerWithFarFewerTokensGivesBothCounts) {
+  const ModelFolder folder("qwen2");  // 288 rows
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    fs::copy(test::convert_golden("tokenizers/wordpiece") / name, folder / name,
+             fs::copy_options::overwrite_existing);
+  const std::string message = refusal(folder);
+  EXPECT_SAYS(message, "tokenizer.json: found 128 tokens for the 288 rows of the embedding");
+  EXPECT_SAYS(message, "none with the id 281, which is eos_token_id in config.json");
+}
+
 TEST_F(Refusal, OfDamagedJsonNamesTheFile) {
   const ModelFolder folder("qwen2");
   folder.write("tokenizer_config.json", "{\"a\":");

@@ -6,6 +6,7 @@
 #include "convert_folder.hpp"
 #include "engine/embedder.hpp"
 #include "engine_fixture.hpp"
+#include "models/golden.hpp"
 
 namespace quipu::test {
 namespace {
@@ -59,6 +60,24 @@ TEST(Embedder, AVectorIsTheSameBytesAloneAndAmong64WithAnyNumberOfThreads) {
                                           (pooling == Pooling::none ? texts[i].tokens.size() : 1));
     }
   }
+}
+
+/// The state of the last token, scaled to length 1: what sentence-transformers makes of Qwen3 Embedding.
+TEST(Embedder, Qwen3EmbeddingGivesTheVectorOfTransformers) {
+  const auto model = golden_model("qwen3_embedding");
+  const Golden golden(convert_golden("qwen3_embedding") / "logits.gguf");
+  const auto expected = golden.floats("embedding");
+  const std::vector<Passage> text{{golden.ints("tokens")}};
+  engine::EmbedderOptions exact;
+  exact.backends.push_back(backends::make_reference_backend());
+  Embedder reference(model, std::move(exact)), cpu = embedder(model, std::nullopt);
+  EXPECT_EQ(cpu.pooling(), Pooling::last);
+  std::vector<float> vector = reference.embed(text).front();
+  engine::normalize(vector);
+  EXPECT_LE(relative_error(vector, expected), 1e-4);
+  vector = cpu.embed(text).front();
+  engine::normalize(vector);
+  EXPECT_GE(cosine(vector, expected), 0.9999);
 }
 
 TEST(Embedder, RefusesTextsBeyondTheContextWithBothCounts) {

@@ -77,6 +77,7 @@ MODELS = {
     "qwen2": ("Qwen2ForCausalLM", BASE | rope(theta=1000000.0), "bpe", {}),
     "qwen2moe": ("Qwen2MoeForCausalLM", BASE | MOE | dict(num_experts=4, shared_expert_intermediate_size=40), "bpe", {}),
     "qwen3": ("Qwen3ForCausalLM", BASE | dict(head_dim=12, tie_word_embeddings=True), "bpe", {}),
+    "qwen3_embedding": ("Qwen3Model", BASE | dict(head_dim=12, tie_word_embeddings=True), "bpe", {}),
     "qwen3moe": ("Qwen3MoeForCausalLM", BASE | MOE | dict(num_experts=4, head_dim=12), "bpe", {}),
     "olmoe": ("OlmoeForCausalLM", BASE | dict(num_experts=4, num_experts_per_tok=2), "bpe", {}),
     "smollm3": ("SmolLM3ForCausalLM", BASE | dict(num_hidden_layers=4, no_rope_layer_interval=4), "bpe", {}),
@@ -179,6 +180,13 @@ ADDED_KEYS = {"cohere2": dict(rotary_pct=1.0), "gptneox": dict(rotary_pct=0.25),
               "gemma_embedding": dict(sliding_window=7),
               "modern_bert": dict(global_rope_theta=160000.0, local_rope_theta=10000.0, layer_norm_eps=1e-5),
               "modern_bert_rank": dict(global_rope_theta=160000.0, local_rope_theta=10000.0, layer_norm_eps=1e-5)}
+# sentence-transformers' files: where the last token's state is the text's.
+POOLING = {"qwen3_embedding": {
+    "modules.json": [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+                     {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+                     {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}],
+    "1_Pooling/config.json": {"word_embedding_dimension": 32, "pooling_mode_cls_token": False,
+                              "pooling_mode_mean_tokens": False, "pooling_mode_lasttoken": True}}}
 # What its converter wants otherwise, for a key that the test exempts: alpha for heads of 128 only.
 FOR_LLAMA_CPP = {"hunyuan-moe": rope()}
 
@@ -343,6 +351,11 @@ def make(name, llama_cpp):
         scores = None
         if "SequenceClassification" in class_name:  # the scores, and the hidden states of the trunk
             scores, out = out.logits[0], model.base_model(tokens)
+        embedding = None
+        if name in POOLING:  # the vector, and the logits of the tied embeddings
+            embedding = torch.nn.functional.normalize(out.last_hidden_state[0, -1], dim=0)
+            out = transformers.modeling_outputs.CausalLMOutput(
+                logits=out.last_hidden_state @ model.get_input_embeddings().weight.T)
         rows = out.logits[0] if hasattr(out, "logits") else out.last_hidden_state[0]
     golden_tokens, golden_rows = tokens[0].to(torch.int32).numpy(), rows.float().numpy()
     model.to(torch.bfloat16).save_pretrained(folder, **saving)
@@ -355,6 +368,9 @@ def make(name, llama_cpp):
     settings.pop("transformers_version", None)
     (folder / "config.json").write_text(json.dumps(settings, indent=1, sort_keys=True) + "\n")
     (folder / "generation_config.json").unlink(missing_ok=True)
+    for path, contents in POOLING.get(name, {}).items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(json.dumps(contents, indent=1) + "\n")
     (folder / "tokenizer").write_text(tokenizer + "\n")
 
     with tempfile.TemporaryDirectory() as temporary:
@@ -370,15 +386,18 @@ def make(name, llama_cpp):
     golden.add_string("golden.source", f"transformers {transformers.__version__}, torch {torch.__version__}")
     golden.add_tensor("tokens", golden_tokens)
     golden.add_tensor("logits", np.ascontiguousarray(golden_rows))
+    if embedding is not None:
+        golden.add_tensor("embedding", embedding.float().numpy())
     if scores is not None:
         golden.add_tensor("scores", scores.float().numpy())
     golden.write_header_to_file()
     golden.write_kv_data_to_file()
     golden.write_tensors_to_file()
     golden.close()
-    for path in folder.iterdir():
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    for path in files:
         path.chmod(0o644)
-    print(name, sum(p.stat().st_size for p in folder.iterdir()), "bytes", "logits", float(rows.abs().max()))
+    print(name, sum(path.stat().st_size for path in files), "bytes", "logits", float(rows.abs().max()))
 
 
 def main():

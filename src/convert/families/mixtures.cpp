@@ -237,6 +237,7 @@ std::vector<Family> mixtures() {
        .tensors = join(kTrunk, kPreNorms, kAttention, kHeadNorms, kGatedFeedForward, kExperts, kSharedExperts,
                        kChoiceBias, kExaoneBias),
        .keys = {{"norm_topk_prob", "expert_weights_norm", Kind::flag}, kSlidingWindow},
+       .defaults = sigmoid_scores,
        .more = add_exaone},
       {.name = "ernie4_5-moe",
        .classes = "Ernie4_5_MoeForCausalLM",

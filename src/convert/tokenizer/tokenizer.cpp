@@ -89,6 +89,20 @@ void add_normalizer(const JsonFile* tokenizer, const JsonFile* tokenizer_config,
   }
 }
 
+/// Rows without tokens pad many a model. Where they are most of them, and the end of a text is among them,
+/// the tokenizer is another model's.
+void refuse_foreign(const JsonFile& config, std::size_t tokens, std::size_t rows, const std::string& name) {
+  const boost::json::value* end = config.find("eos_token_id");
+  if (end == nullptr || !end->is_int64() || end->get_int64() < 0) return;
+  const auto id = static_cast<std::uint64_t>(end->get_int64());
+  if (tokens * 2 >= rows || id < tokens || id >= rows) return;
+  fail(ErrorCode::bad_file,
+       "{}: found {} tokens for the {} rows of the embedding, and none with the id {}, which is eos_token_id "
+       "in "
+       "config.json: the tokenizer is not this model's",
+       printable(name, 1000), tokens, rows, id);
+}
+
 }  // namespace
 
 void add_tokenizer(const fs::path& folder, const JsonFile& config, std::size_t rows, const std::string& pre,
@@ -131,6 +145,7 @@ void add_tokenizer(const fs::path& folder, const JsonFile& config, std::size_t r
              : "");
   }
   place_added_tokens(vocabulary, pointer(tokenizer), pointer(tokenizer_config), pointer(added_tokens));
+  refuse_foreign(config, vocabulary.size(), rows, tokenizer ? tokenizer->name() : folder.string());
   add_special_tokens({pointer(tokenizer), pointer(tokenizer_config), pointer(special_tokens_map),
                       pointer(generation_config), config},
                      vocabulary, metadata, warnings);
