@@ -78,7 +78,8 @@ std::vector<TextPair> read_pairs(const std::string& file) {
   return pairs;
 }
 
-Likelihood score(const Session& session, const TextPair& pair, const std::string& file, std::size_t index) {
+Likelihood score_pair(const Session& session, const TextPair& pair, const std::string& file,
+                      std::size_t index) {
   const text::Tokenizer& tokenizer = session.model->tokenizer();
   const std::size_t known = tokenizer.encode(pair.context).size();
   engine::Request request;
@@ -111,7 +112,7 @@ void loglikelihood(const LikelihoodFlags& flags) {
   InterruptGuard guard;
   json::array rows;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const Likelihood found = score(session, pairs[i], flags.file, i);
+    const Likelihood found = score_pair(session, pairs[i], flags.file, i);
     if (flags.json)
       rows.push_back(json::object{
           {"log_likelihood", found.log_likelihood}, {"greedy", found.greedy}, {"tokens", found.tokens}});

@@ -38,7 +38,7 @@ struct ServeFlags {
   std::int64_t heartbeat_seconds = 15, max_body_mib = 32, idle_seconds = 300;
   std::string slot_save_path, models_dir, cache_dir;
   std::int64_t models_max = 4, idle_unload = 0, cache_dir_mib = 8192;
-  bool no_prefix_cache = false;
+  bool no_prefix_cache = false, log_prompts = false;
 };
 
 /// Sequences that run together unless asked otherwise: enough for the matrix units, few enough for memory.
@@ -175,6 +175,7 @@ server::ServerOptions server_options(const ServeFlags& flags) {
   options.http.limits.body_bytes = static_cast<std::uint64_t>(flags.max_body_mib) << 20;
   options.http.limits.idle = std::chrono::seconds(flags.idle_seconds);
   options.heartbeat = std::chrono::seconds(flags.heartbeat_seconds);
+  options.log_bodies = flags.log_prompts;
   for (const std::string& key : flags.api_keys) options.keys.add(key);
   if (!flags.api_key_file.empty()) options.keys.add_file(flags.api_key_file);
   for (const std::string& list : flags.cors_origins) {
@@ -290,6 +291,8 @@ void add_serve(CLI::App& app) {
                  "time after which an idle connection ends");
   integer_option(command, "--max-body-mib", flags->max_body_mib, {1, 4096}, "largest request");
   integer_option(command, "--io-threads", flags->io_threads, {1, 64}, "threads for connections");
+  flag_option(command, "--log-prompts", flags->log_prompts,
+              "show in the request log what was sent, prompts included");
   group_options(command, "Load");
   flags->generation.add(command);
   flags->sampling.add(command);

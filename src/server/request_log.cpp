@@ -9,7 +9,8 @@ namespace quipu::server {
 
 namespace {
 constexpr int kClientGone = 499;
-}
+constexpr std::size_t kMostLogged = std::size_t{1} << 20;  // of a body
+}  // namespace
 
 struct LoggedResponder::Record {
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
@@ -80,6 +81,11 @@ void LoggedResponder::log(int status) {
     if (!s.cache_note.empty()) line += fmt::format(" not_cached=\"{}\"", s.cache_note);
   }
   log::info("{}", line);
+}
+
+void log_body(const http::Request& request, std::uint64_t id) {
+  if (!request.body.empty())
+    log::info("request id=req_{:08x} body={}", id, printable(request.body, kMostLogged));
 }
 
 void log_refusal(const http::Request& request, int status) {

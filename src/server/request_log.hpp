@@ -1,4 +1,4 @@
-// One line a request, without its text.
+// One line a request, without its text unless that is asked for.
 #pragma once
 
 #include <atomic>
@@ -39,6 +39,8 @@ class LoggedResponder final : public http::Responder {
   std::atomic<int> status_{200};
 };
 
+/// A line with what the request sent, for those who asked for it.
+void log_body(const http::Request& request, std::uint64_t id);
 /// Logs a request that was refused before it was one.
 void log_refusal(const http::Request& request, int status);
 

@@ -224,6 +224,7 @@ void Server::Impl::handle(http::Request request, std::shared_ptr<http::Responder
     for (http::Header& header : options.origins.headers(request.header("Origin")))
       headers.push_back(std::move(header));
   }
+  if (options.log_bodies) log_body(request, call->id);
   auto logged = std::make_shared<LoggedResponder>(std::move(responder), std::move(headers), request, call->id,
                                                   call->user, http_metrics);
   call->on_summary = [weak = std::weak_ptr(logged)](const GenerationSummary& summary) {

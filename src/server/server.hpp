@@ -21,6 +21,7 @@ struct ServerOptions {
   std::chrono::milliseconds stall{60000};      ///< a step that takes longer makes /health complain
   int workers = 2;
   std::filesystem::path slot_save_path;  ///< where slots are saved; empty: they are not
+  bool log_bodies = false;               ///< the request log shows what was sent, prompts included
   std::string version;
 };
 

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "core/log.hpp"
 #include "server_fixture.hpp"
 
 namespace quipu::test {
@@ -148,6 +149,29 @@ TEST(Access, AUnixSocketIsForItsOwnerOnlyAndIsRemoved) {
   ServerSettings settings;
   settings.server.http.host = "unix:" + path;
   EXPECT_THROW(TestServer{settings}, Error) << "a file is not replaced";
+}
+
+TEST(RequestLog, ShowsTextsOnlyWhenAskedTo) {
+  const log::Level before = log::level();
+  log::set_level(log::Level::info);
+  for (const bool wanted : {false, true}) {
+    ServerSettings settings;
+    settings.server.log_bodies = wanted;
+    settings.server.keys.add("the-key");
+    testing::internal::CaptureStderr();
+    {
+      TestServer server(settings);
+      const HttpReply reply = server.post("/completion", R"({"prompt":"my own affairs","n_predict":1})",
+                                          {"Authorization: Bearer the-key"});
+      EXPECT_EQ(reply.status, 200) << reply.body;
+    }
+    const std::string lines = testing::internal::GetCapturedStderr();
+    EXPECT_NE(lines.find("path=/completion status=200"), std::string::npos) << lines;
+    EXPECT_NE(lines.find("prompt_tokens="), std::string::npos) << lines;
+    EXPECT_EQ(lines.find("my own affairs") != std::string::npos, wanted) << lines;
+    EXPECT_EQ(lines.find("the-key"), std::string::npos) << lines;
+  }
+  log::set_level(before);
 }
 
 }  // namespace
