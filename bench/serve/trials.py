@@ -231,7 +231,7 @@ def crowd(options):
         else:
             bodies.append({"prompt": " ".join(words), "n_predict": source.randrange(1, 24), "seed": i,
                            "temperature": source.choice([0, 1]), "ignore_eos": True, "return_tokens": True})
-    # SmolLM2-135M: 46080 bytes a token of f16 cache; room for a third of what they need.
+    # SmolLM2-135M: 23040 bytes a token of f16 cache; room for a third of what they need.
     with Server(options, "-c", "2048", "--parallel", "32", "--memory-budget", "950M") as server:
         results = [None] * len(bodies)
 
