@@ -146,16 +146,16 @@ Row measure(std::string test, std::int64_t repetitions, Measure&& once) {
   return row;
 }
 
-/// Multiply-adds of a prompt token and bytes read for a generated one; the output matrix is not used for
-/// prompt tokens, the embedding is a look-up unless it is the output matrix too. Keys and values are not
-/// counted.
+/// Operations of a prompt token and bytes of weights read for a generated one; the output matrix is not used
+/// for prompt tokens, the embedding is a look-up unless it is the output matrix too. Of a mixture all experts
+/// are counted, which is too many.
 struct Work {
-  double operations_per_token = 0, bytes_per_step = 0;
+  double operations_per_token = 0, weight_bytes = 0;
   explicit Work(const models::Model& model) {
     const bool tied = model.file().find_tensor("output.weight") == nullptr;
     for (const TensorView& tensor : model.file().tensors()) {
       const bool embedding = tensor.name == "token_embd.weight";
-      if (!embedding || tied) bytes_per_step += static_cast<double>(tensor.bytes());
+      if (!embedding || tied) weight_bytes += static_cast<double>(tensor.bytes());
       if (!embedding && tensor.name != "output.weight" && tensor.rows() > 1)
         operations_per_token += 2 * static_cast<double>(tensor.elements());
     }
@@ -208,9 +208,15 @@ class Bencher {
       if (generate == 0) continue;
       Row row = measure(test_name("tg", generate, depth), flags_.repetitions,
                         [&] { return bench.decode(generate); });
-      if (flags_.peak)
-        row.peak_fraction = row.median / static_cast<double>(sequences) * work_.bytes_per_step /
+      if (flags_.peak) {
+        const engine::MemoryReport& memory = session.engine->memory();
+        const double cache =
+            static_cast<double>(memory.kv) / static_cast<double>(memory.context * options.sequences);
+        const double positions = static_cast<double>(sequences * (depth + generate / 2));
+        row.peak_fraction = row.median / static_cast<double>(sequences) *
+                            (work_.weight_bytes + cache * positions) /
                             measure_read_bandwidth(static_cast<int>(threads));
+      }
       add(std::move(row));
     }
   }

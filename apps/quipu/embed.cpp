@@ -61,6 +61,7 @@ engine::Embedder open(const VectorFlags& flags, std::optional<Pooling> pooling) 
   if (flags.model.model.empty())
     fail(ErrorCode::invalid_argument,
          "-m names no model: give a GGUF file, a catalogue name or hf:org/repo[:file]");
+  auto model = load_model(flags.model);
   engine::EngineOptions backends;
   add_cpu_backend(backends, flags.threads);
   engine::EmbedderOptions options;
@@ -68,7 +69,7 @@ engine::Embedder open(const VectorFlags& flags, std::optional<Pooling> pooling) 
   options.context = flags.context;
   options.batch = flags.batch;
   options.backends = std::move(backends.backends);
-  return {load_model(flags.model), std::move(options)};
+  return {std::move(model), std::move(options)};
 }
 
 std::size_t count_tokens(const std::vector<engine::Passage>& passages) {

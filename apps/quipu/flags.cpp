@@ -79,6 +79,15 @@ void ModelFlags::add(CLI::App& app) {
   text_option(app, "-m,--model", model, "model: a GGUF file, a catalogue name or hf:org/repo[:file]");
   flag_option(app, "--no-mmap", no_mmap, "read the file into memory instead of mapping it");
   flag_option(app, "--mlock", mlock, "pin the weights into memory");
+  parsed_option(app, "--cpus", "LIST", "CPUs to keep to, as 0-3,8", [this](const std::string& value) {
+    try {
+      cpus = parse_cpu_list(value);
+    } catch (const Error& error) {
+      throw std::string(error.message());
+    }
+  });
+  choice_option(app, "--numa", numa, {"distribute", "isolate"},
+                "machines with several memory nodes: spread memory over all, or keep to one");
   choice_option(app, "--rope-scaling", rope_type, {"none", "linear", "ntk", "yarn", "longrope"},
                 "how positions beyond the trained context are reached (default: the model's)");
   number_option(app, "--rope-scale", rope_scale, {0, 1e6, true}, "context scaling factor");
@@ -91,6 +100,11 @@ void ModelFlags::add(CLI::App& app) {
   number_option(app, "--yarn-beta-fast", yarn_beta_fast, {0, 1e9, true}, "YaRN: low correction dimension");
   number_option(app, "--yarn-beta-slow", yarn_beta_slow, {0, 1e9, true}, "YaRN: high correction dimension");
   group_options(app, "Model");
+}
+
+NumaPolicy ModelFlags::numa_policy() const {
+  if (numa == "isolate") return NumaPolicy::isolate;
+  return numa == "distribute" ? NumaPolicy::distribute : NumaPolicy::none;
 }
 
 models::LoadOptions ModelFlags::load_options() const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/placement.hpp"
 #include "engine/engine.hpp"
 #include "engine/sampling/sampler.hpp"
 #include "models/model.hpp"
@@ -22,6 +23,8 @@ namespace quipu::app {
 struct ModelFlags {
   std::string model;
   bool no_mmap = false, mlock = false;
+  std::vector<int> cpus;
+  std::string numa;
   std::string rope_type;
   std::optional<double> rope_scale, rope_freq_base, rope_freq_scale;
   std::optional<double> yarn_ext_factor, yarn_attn_factor, yarn_beta_fast, yarn_beta_slow;
@@ -30,6 +33,7 @@ struct ModelFlags {
   void add(CLI::App& app);
   /// Throws `Error` for combinations without a meaning.
   models::LoadOptions load_options() const;
+  NumaPolicy numa_policy() const;
 };
 
 /// Context, batch, threads, cache types.

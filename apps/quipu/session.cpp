@@ -5,6 +5,7 @@
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/placement.hpp"
 #include "core/threads.hpp"
 #include "interrupt.hpp"
 #include "progress.hpp"
@@ -13,6 +14,8 @@ namespace quipu::app {
 
 std::shared_ptr<const models::Model> load_model(const ModelFlags& flags) {
   const models::LoadOptions options = flags.load_options();
+  const std::string placed = place_threads(flags.cpus, flags.numa_policy());
+  if (!placed.empty()) log::info("placement: {}", placed);
   auto model = models::Model::load(resolve_model(flags.model), options);
   for (const auto& shard : model->file().shards()) {
     if (options.mode == MappedFile::Mode::map) shard->prefetch();

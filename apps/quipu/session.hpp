@@ -21,7 +21,8 @@ struct Session {
   std::string threads;          ///< "2 threads (2 physical cores)": for people
 };
 
-/// Resolves and loads the model. Warns when pages could not be pinned.
+/// Places this thread as asked (before memory and threads are made), resolves and loads the model. Warns when
+/// pages could not be pinned.
 std::shared_ptr<const models::Model> load_model(const ModelFlags& flags);
 /// Adds the CPU backend with so many threads, 0: the machine's default; says how many and why, for people.
 std::string add_cpu_backend(engine::EngineOptions& options, std::int64_t threads);

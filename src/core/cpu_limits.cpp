@@ -12,6 +12,9 @@
 #include <string_view>
 #include <thread>
 
+#include "core/error.hpp"
+#include "core/placement.hpp"
+
 #if defined(__linux__)
 #include <sched.h>
 #endif
@@ -77,17 +80,13 @@ bool lists_cpu(std::string_view controllers) {
 
 std::string cpus_text(std::size_t count) { return fmt::format("{} CPU{}", count, count == 1 ? "" : "s"); }
 
-// Numbers of a list such as "0-3,8".
+// How many CPUs a list of /sys names; none where it is none.
 std::size_t count_list(const std::string& list) {
-  std::size_t count = 0;
-  std::istringstream ranges(list);
-  for (std::string range; std::getline(ranges, range, ',');) {
-    const auto dash = range.find('-');
-    const auto first = parse_number(range.substr(0, dash));
-    const auto last = dash == std::string::npos ? first : parse_number(range.substr(dash + 1));
-    if (first && last && *last >= *first) count += static_cast<std::size_t>(*last - *first) + 1;
+  try {
+    return parse_cpu_list(list).size();
+  } catch (const Error&) {
+    return 0;
   }
-  return count;
 }
 
 }  // namespace
