@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Whether an answer depends on who else asks: mixes.py QUIPU MODEL [options]. Needs nothing but Python 3.9.
 
-Sends --requests random requests in random mixes to one `quipu serve` that is short of memory: several dialects, streamed
+Sends --requests random requests in random mixes to one `quipu serve` with a cache on disk: several dialects, streamed
 and whole, greedy and drawn, with log probabilities, grammars and stop strings, with shared and distinct prefixes, cached or
 not, some of them cancelled on the way. Then asks each that was answered again, alone: on a server without a cache, or with
 --fresh on one started for it. Text, tokens and log probabilities must be the same, to the last bit of the numbers as JSON
 has them. Prints what differs; exit status 1 when anything does.
 
     mixes.py build/release/quipu smollm2 --requests 1000
+    mixes.py build/release/quipu smollm2 --requests 1000 --flags "--memory-budget 480M"     # short of memory
 """
 import argparse
 import asyncio
