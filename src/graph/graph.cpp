@@ -62,6 +62,16 @@ void set_op_inputs(Op& op, std::span<const Value> inputs) {
   for (std::size_t i = 0; i < places.size(); ++i) *const_cast<Value*>(places[i]) = inputs[i];
 }
 
+std::vector<std::vector<std::size_t>> value_users(const Graph& graph) {
+  std::vector<std::vector<std::size_t>> users(graph.values.size());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i)
+    for (const Value input : op_inputs(graph.nodes[i].op)) {
+      std::vector<std::size_t>& of_input = users[input.id];
+      if (of_input.empty() || of_input.back() != i) of_input.push_back(i);
+    }
+  return users;
+}
+
 Builder& Builder::at(std::string name) {
   name_ = std::move(name);
   return *this;

@@ -253,6 +253,9 @@ struct Graph {
   const ValueInfo& value(Value v) const { return values[v.id]; }
 };
 
+/// The nodes that read each value, ascending, by the value's id.
+std::vector<std::vector<std::size_t>> value_users(const Graph& graph);
+
 /// Adds ops, checking shapes. Every method throws `Error` (internal for a model's mistake,
 /// bad_file/unsupported for a weight of the wrong shape or dtype) that names the node.
 class Builder {

@@ -323,5 +323,18 @@ TEST(Builder, RefusesAnOutputWithARowPerToken) {
   EXPECT_THROW((void)s.builder.finish(Value{99}), Error);
 }
 
+TEST(Graph, KnowsTheNodesThatReadEachValue) {
+  Start s;                                          // node 0
+  const Value twice = s.builder.add(s.x, s.x);      // 1
+  const Value product = s.builder.mul(twice, s.x);  // 2
+  const Value last = s.builder.gather_outputs(product);
+  const auto users = value_users(s.builder.finish(last));
+  using Nodes = std::vector<std::size_t>;
+  EXPECT_EQ(users[s.x.id], Nodes({1, 2}));  // node 1 counts once
+  EXPECT_EQ(users[twice.id], Nodes({2}));
+  EXPECT_EQ(users[product.id], Nodes({3}));
+  EXPECT_EQ(users[last.id], Nodes({}));
+}
+
 }  // namespace
 }  // namespace quipu::graph

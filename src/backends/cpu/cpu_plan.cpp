@@ -45,6 +45,7 @@ class Schedule {
            PrivateMemory& private_memory, std::vector<std::unique_ptr<std::atomic<std::uint32_t>>>& counters,
            bool single)
       : graph_(graph),
+        users_(graph::value_users(graph)),
         nodes_(nodes),
         memory_(memory),
         kernels_(kernels),
@@ -102,13 +103,7 @@ class Schedule {
 
   // ---- who uses a value ----
 
-  std::vector<std::size_t> users(Value v) const {
-    std::vector<std::size_t> found;
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i)
-      for (const Value input : graph::op_inputs(graph_.nodes[i].op))
-        if (input == v && (found.empty() || found.back() != i)) found.push_back(i);
-    return found;
-  }
+  const std::vector<std::size_t>& users(Value v) const { return users_[v.id]; }
   bool only_linears_use(Value v) const {
     if (v == graph_.output) return false;
     const std::vector<std::size_t> found = users(v);
@@ -503,6 +498,7 @@ class Schedule {
   }
 
   const Graph& graph_;
+  const std::vector<std::vector<std::size_t>> users_;
   NodeRange nodes_;
   const MemoryPlan& memory_;
   const Kernels& kernels_;
