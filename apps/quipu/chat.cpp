@@ -1,10 +1,12 @@
 // `quipu chat`: a conversation at the terminal, or one turn per line from a pipe.
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "answer_rules.hpp"
 #include "cli.hpp"
 #include "commands.hpp"
 #include "conversation.hpp"
@@ -15,7 +17,6 @@
 #include "line_reader.hpp"
 #include "output.hpp"
 #include "session.hpp"
-#include "text/grammar/tool_grammar.hpp"
 
 namespace quipu::app {
 namespace {
@@ -51,7 +52,7 @@ class Chat {
         session_(open_session(flags.model, flags.engine, flags.adapters)),
         sampling_(flags.sampling.resolve(session_.model->tokenizer())),
         conversation_(*session_.model, flags.system, read_tools_file(flags.tools)),
-        has_marks_(!text::marker_tokens(conversation_.output(), session_.model->tokenizer()).empty()),
+        marks_(text::marker_tokens(*conversation_.format().output(), session_.model->tokenizer())),
         grammar_(flags.constraint.grammar_asked_for()),
         reader_("> ") {
     if (flags.verbose || reader_.interactive()) write_stderr(describe(session_));
@@ -126,17 +127,14 @@ class Chat {
     }
   }
 
-  /// What the answer must obey, after the thought that the prompt has opened, if it has.
-  std::shared_ptr<text::grammar::Constraint> constraint(bool thinks) {
-    if (!grammar_) return nullptr;
-    std::shared_ptr<text::grammar::Constraint>& made = thinks ? constraint_after_thought_ : constraint_;
-    if (made != nullptr) return made;
-    using namespace text::grammar;
-    const auto controls = control_names(conversation_.output(), session_.model->tokenizer());
-    made = session_.engine->constrain(
-        thinks ? after_reasoning(*grammar_, conversation_.output(), Thinking::opened, 0, controls)
-               : *grammar_);
-    return made;
+  /// What an answer that begins so must obey; null: nothing.
+  std::shared_ptr<text::grammar::Constraint> constraint(text::OutputStart start) {
+    const auto known = constraints_.find(start);
+    if (known != constraints_.end()) return known->second;
+    const auto grammar =
+        answer_grammar(conversation_.format(), conversation_.tools(), start, session_.model->tokenizer(),
+                       grammar_, flags_.constraint.reasoning_budget);
+    return constraints_[start] = grammar ? session_.engine->constrain(*grammar) : nullptr;
   }
 
   /// True when the model called tools and has got their results: it is to go on.
@@ -149,24 +147,13 @@ class Chat {
     }
     engine::Request request = flags_.generation.request(sampling_);
     const text::OutputOptions options = conversation_.output_options();
-    request.constraint = constraint(options.start == text::OutputStart::reasoning);
+    request.constraint = constraint(options.start);
     request.adapters = session_.adapters;
     request.prompt = std::move(prompt);
     // Where the marks of calls and reasoning are control tokens, the parser must see those.
-    request.special = request.special || has_marks_;
-    text::OutputParser parser(conversation_.shared_output(), options);
-    text::ParsedOutput parts;
-    std::string read;
-    const auto show = [&](const std::vector<text::OutputEvent>& events) {
-      for (const text::OutputEvent& event : events) {
-        print(event);
-        parts.add(event);
-      }
-    };
-    request.on_token = [&](const engine::TokenEvent& event) {
-      read += event.text;
-      show(parser.push(event.text));
-    };
+    request.shown = marks_;
+    AnswerPrinter printer(conversation_.format().output(), options);
+    request.on_token = [&](const engine::TokenEvent& event) { printer.push(event.text); };
     std::optional<memory::Sequence> kept;
     clear_interrupt();
     const QuietControlKeys quiet;
@@ -174,10 +161,7 @@ class Chat {
         generate(*session_.engine, std::move(request), memory_ ? &*memory_ : nullptr, &kept);
     memory_.reset();
     if (kept) memory_.emplace(std::move(*kept));
-    if (result.text.size() > read.size())
-      show(parser.push(std::string_view(result.text).substr(read.size())));
-    show(parser.finish());
-    end_thought();
+    const text::ParsedOutput& parts = printer.finish(result.text);
     if (parts.content.empty() || parts.content.back() != '\n') write_stdout("\n");
     if (interrupted() && reader_.interactive()) write_stderr("(stopped)\n");
     if (interrupted() && !reader_.interactive()) exit_if_interrupted();
@@ -187,22 +171,6 @@ class Chat {
       write_stderr(
           fmt::format("(the context of {} tokens is full: /reset, -c or --context-shift)\n", context));
     return !parts.tool_calls.empty() && ask_for_results(parts.tool_calls);
-  }
-
-  /// At a terminal what the model thinks is dim; from a pipe only its answer is printed.
-  void print(const text::OutputEvent& event) {
-    if (event.kind == text::OutputEvent::Kind::reasoning && stdout_is_terminal()) {
-      if (!thinking_) write_stdout("\x1b[2m");
-      thinking_ = true;
-      write_stdout(event.text);
-    } else if (event.kind == text::OutputEvent::Kind::content) {
-      end_thought();
-      write_stdout(event.text);
-    }
-  }
-  void end_thought() {
-    if (thinking_) write_stdout("\x1b[0m\n\n");
-    thinking_ = false;
   }
 
   /// The person plays the tools. False: no results were given.
@@ -229,11 +197,10 @@ class Chat {
   Session session_;
   engine::SamplingParams sampling_;
   Conversation conversation_;
-  bool has_marks_;  ///< some marks are control tokens
-  bool thinking_ = false;
+  std::vector<text::Token> marks_;          ///< control tokens that are marks of calls and reasoning
   std::optional<memory::Sequence> memory_;  ///< state of the conversation so far
   std::optional<text::grammar::Grammar> grammar_;
-  std::shared_ptr<text::grammar::Constraint> constraint_, constraint_after_thought_;
+  std::map<text::OutputStart, std::shared_ptr<text::grammar::Constraint>> constraints_;
   LineReader reader_;
 };
 

@@ -1,4 +1,4 @@
-// --json-schema, --grammar, --regex.
+// --json-schema, --grammar, --regex, --reasoning-budget.
 
 #include "cli.hpp"
 #include "core/error.hpp"
@@ -13,6 +13,8 @@ void ConstraintFlags::add(CLI::App& app) {
   text_option(app, "--grammar,--grammar-file", grammar,
               "answer in the language of a GBNF grammar: a file, or the grammar itself when it holds ::=");
   text_option(app, "--regex", regex, "answer in a text that this regular expression matches as a whole");
+  integer_option(app, "--reasoning-budget", reasoning_budget, {-1, 1 << 24},
+                 "most tokens that a thinking model thinks before it answers; -1: no limit");
 }
 
 std::optional<text::grammar::Grammar> ConstraintFlags::grammar_asked_for() const {

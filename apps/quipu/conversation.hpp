@@ -25,8 +25,8 @@ class Conversation {
   std::vector<text::Token> prompt();
   /// How the model's answer to the last prompt must be read.
   text::OutputOptions output_options() const;
-  const text::OutputFormat& output() const { return *format_->output(); }
-  const std::shared_ptr<const text::OutputFormat>& shared_output() const { return format_->output(); }
+  const text::ChatFormat& format() const { return *format_; }
+  const std::vector<text::Tool>& tools() const { return talk_.tools; }
   /// Records the answer to the last prompt: its parts, and the text and tokens they were read from.
   void answer(const text::ParsedOutput& parts, const std::string& text,
               const std::vector<std::int32_t>& tokens);

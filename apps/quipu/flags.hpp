@@ -76,6 +76,7 @@ struct GenerationFlags {
 /// What the answer must obey.
 struct ConstraintFlags {
   std::string json_schema, grammar, regex;
+  std::int64_t reasoning_budget = -1;
 
   void add(CLI::App& app);
   /// Nothing when no flag is given. Throws `Error`: two flags at once, a bad grammar.

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "answer_rules.hpp"
 #include "cli.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
@@ -18,7 +19,6 @@
 #include "interrupt.hpp"
 #include "output.hpp"
 #include "session.hpp"
-#include "text/conversation/chat_format.hpp"
 
 namespace quipu::app {
 namespace {
@@ -50,26 +50,41 @@ std::string read_prompt(const RunFlags& flags) {
   return text;
 }
 
-/// The prompt as the model is to see it.
-std::vector<text::Token> prompt_tokens(const RunFlags& flags, const models::Model& model,
-                                       const std::string& prompt) {
+/// The prompt as the model is to see it, and how its answer is to be read.
+struct Question {
+  std::vector<text::Token> tokens;
+  std::optional<text::ChatFormat> format;  ///< none: plain text
+  text::OutputStart start = text::OutputStart::answer;
+  bool thinks = false;  ///< the answer may begin with thoughts
+};
+
+Question make_question(const RunFlags& flags, const models::Model& model, const std::string& prompt) {
+  Question question;
   const text::ChatTemplate* chat = flags.raw ? nullptr : model.chat_template();
   if (chat == nullptr) {
     if (!flags.system.empty())
       fail(ErrorCode::invalid_argument, "--system needs a model with a chat template{}",
            flags.raw ? " and no --raw" : "");
-    return model.tokenizer().encode(prompt);
+    question.tokens = model.tokenizer().encode(prompt);
+    return question;
   }
   text::Conversation conversation;
   if (!flags.system.empty()) conversation.messages.push_back({"system", flags.system});
   conversation.messages.push_back({"user", prompt});
-  return text::encode_rendered(model.tokenizer(), text::ChatFormat(*chat).prompt(conversation).rendered);
+  question.format.emplace(*chat);
+  const text::Prompt made = question.format->prompt(conversation);
+  question.tokens = text::encode_rendered(model.tokenizer(), made.rendered);
+  question.start = made.start;
+  question.thinks = text::grammar::thinking_before(question.format->capabilities(), std::nullopt,
+                                                   made.start) != text::grammar::Thinking::none;
+  return question;
 }
 
-void print_json(const engine::Result& result) {
+void print_json(const engine::Result& result, const text::ParsedOutput* parts) {
   namespace json = boost::json;
   json::object object;
-  object["text"] = result.text;
+  object["text"] = parts == nullptr ? result.text : parts->content;
+  if (parts != nullptr && !parts->reasoning.empty()) object["reasoning"] = parts->reasoning;
   object["tokens"] = json::array(result.tokens.begin(), result.tokens.end());
   object["stop"] = std::string(engine::to_string(result.stop));
   object["usage"] = {{"prompt_tokens", result.usage.prompt_tokens},
@@ -103,14 +118,29 @@ void run(const RunFlags& flags) {
 
   engine::Request request = flags.generation.request(sampling);
   request.adapters = session.adapters;
-  if (grammar) request.constraint = session.engine->constrain(*grammar);
-  request.prompt = prompt_tokens(flags, *session.model, prompt);
-  std::string printed;
-  if (!flags.json)
-    request.on_token = [&](const engine::TokenEvent& event) {
+  Question question = make_question(flags, *session.model, prompt);
+  request.prompt = std::move(question.tokens);
+  const text::Tokenizer& tokenizer = session.model->tokenizer();
+  const auto held = question.format ? answer_grammar(*question.format, {}, question.start, tokenizer, grammar,
+                                                     flags.constraint.reasoning_budget)
+                                    : grammar;
+  if (held) request.constraint = session.engine->constrain(*held);
+  // Thoughts are told apart from the answer, unless all that the model writes is wanted.
+  std::optional<AnswerPrinter> printer;
+  if (question.thinks && !request.special) {
+    request.shown = text::marker_tokens(*question.format->output(), tokenizer);
+    text::OutputOptions options;
+    options.start = question.start;
+    printer.emplace(question.format->output(), options, !flags.json);
+  }
+  std::size_t printed = 0;
+  request.on_token = [&](const engine::TokenEvent& event) {
+    if (printer)
+      printer->push(event.text);
+    else if (!flags.json)
       write_stdout(event.text);
-      printed += event.text;
-    };
+    printed += event.text.size();
+  };
 
   memory::Sequence base = session.engine->new_sequence(session.adapters);
   const bool cached = !flags.prompt_cache.empty();
@@ -122,12 +152,14 @@ void run(const RunFlags& flags) {
       generate(*session.engine, std::move(request), cached ? &base : nullptr, cached ? &kept : nullptr);
   if (cached && kept) kept->save(flags.prompt_cache, session.model->fingerprint());
 
+  const text::ParsedOutput* parts = printer ? &printer->finish(result.text) : nullptr;
   if (flags.json) {
-    print_json(result);
+    print_json(result, parts);
   } else {
-    if (result.text.size() > printed.size())
-      write_stdout(std::string_view(result.text).substr(printed.size()));
-    if (result.text.empty() || result.text.back() != '\n') write_stdout("\n");
+    if (parts == nullptr && result.text.size() > printed)
+      write_stdout(std::string_view(result.text).substr(printed));
+    const std::string& said = parts == nullptr ? result.text : parts->content;
+    if (said.empty() || said.back() != '\n') write_stdout("\n");
   }
   if (result.stop == engine::StopReason::context_full && !flags.json)
     write_stderr(fmt::format("quipu: the context of {} tokens is full (-c, or --context-shift to go on)\n",

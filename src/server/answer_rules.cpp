@@ -84,16 +84,6 @@ std::optional<std::uint32_t> thinking_budget(const Fields& fields) {
   return static_cast<std::uint32_t>(*budget);
 }
 
-/// Whether thoughts may come before the answer.
-Thinking thinking_before(const Served& served, const text::Conversation& conversation,
-                         const text::Prompt& prompt) {
-  if (prompt.start == text::OutputStart::reasoning) return Thinking::opened;
-  if (prompt.start != text::OutputStart::answer || served.chat_format == nullptr) return Thinking::none;
-  const text::Capabilities& model = served.chat_format->capabilities();
-  const bool thinks = model.opens_reasoning || !model.thinking_switch.empty() || !model.reasoning_key.empty();
-  return thinks && conversation.enable_thinking.value_or(true) ? Thinking::possible : Thinking::none;
-}
-
 text::grammar::ToolGrammar make_calls(const text::Conversation& conversation, const text::Prompt& prompt,
                                       const text::grammar::ToolGrammarOptions& options) {
   text::grammar::ToolGrammar calls = text::grammar::tool_grammar(conversation.tools, *prompt.output, options);
@@ -133,7 +123,9 @@ void hold_answer(GenerationRequest& request, const Fields& fields, const Served&
   options.choice = calls.choice;
   options.name = calls.name;
   options.parallel = calls.parallel;
-  options.thinking = thinking_before(served, conversation, prompt);
+  if (served.chat_format != nullptr)
+    options.thinking = text::grammar::thinking_before(served.chat_format->capabilities(),
+                                                      conversation.enable_thinking, prompt.start);
   const auto budget = thinking_budget(fields);
   // A budget of none is one token: the model closes its thoughts, it does not go without the mark.
   options.thinking_budget = budget ? std::max<std::uint32_t>(*budget, 1) : 0;

@@ -59,6 +59,28 @@ TEST_F(Run, JsonHasTheDocumentedShape) {
   EXPECT_TRUE(object.at("timings").as_object().at("first_token_ms").is_number());
 }
 
+TEST_F(Run, AThinkingModelThinksWithinItsBudgetAndThenObeys) {
+  const std::string path = (folder / "thinking.gguf").string();
+  TinyModelOptions options;
+  options.extra.emplace_back("tokenizer.chat_template",
+                             tiny::text("{% for m in messages %}{{ m.content }}\n{% endfor %}"
+                                        "{% if add_generation_prompt %}<think>\n{% endif %}"));
+  write_tiny_model(path, options);
+  const Arguments ask{"run", "-m", path,      "-p",       "the hello",          "--temp", "1", "--seed", "3",
+                      "-n",  "80", "--regex", "[0-9]{3}", "--reasoning-budget", "6"};
+  const ProgramResult plain = quipu(ask);
+  EXPECT_EQ(plain.status, 0) << plain.err;
+  ASSERT_EQ(plain.out.size(), 4u) << plain.out;  // the answer alone
+  EXPECT_EQ(plain.out.find_first_not_of("0123456789"), 3u);
+  Arguments whole = ask;
+  whole.emplace_back("--json");
+  const json::object object = json::parse(quipu(whole).out).as_object();
+  EXPECT_EQ(std::string(object.at("text").as_string()) + "\n", plain.out);
+  EXPECT_FALSE(object.at("reasoning").as_string().empty());
+  // Six tokens of thoughts, its end a byte a token, line ends, three digits.
+  EXPECT_LE(object.at("usage").at("completion_tokens").as_int64(), 6 + 8 + 2 + 3);
+}
+
 TEST_F(Run, APipeGetsTheTextAndNothingElse) {
   const json::object expected = run_json({"-p", "hello"});
   const ProgramResult result =

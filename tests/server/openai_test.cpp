@@ -163,6 +163,29 @@ TEST(OpenAi, TheTemplatesRefusalIsTheAnswer) {
   EXPECT_EQ(json::parse(reply.body).at("error").at("message"), "roles must alternate");
 }
 
+TEST(OpenAi, ATemplateThatDoesNotParseLeavesPlainCompletions) {
+  ServerSettings settings;
+  settings.chat_template = "{% for m in messages %}{{ m.content ";
+  TestServer server(settings);
+  const HttpReply reply = server.post("/v1/chat/completions", chat(""));
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_NE(reply.body.find("the chat template does not parse, line 1"), std::string::npos) << reply.body;
+  EXPECT_EQ(server.post("/v1/completions", R"({"prompt":"a","max_tokens":2})").status, 200);
+}
+
+TEST(OpenAi, AGrammarOfManyGroupsIsAnAnswerOrARefusal) {
+  const auto reply = [&](int groups) {
+    return shared().post("/completion", R"({"prompt":"x","n_predict":1,"grammar":"root ::= )" +
+                                            std::string(groups, '(') + R"(\"a\")" + std::string(groups, ')') +
+                                            "\"}");
+  };
+  EXPECT_EQ(str(json::parse(reply(90).body).at("content")), "a");
+  const HttpReply refused = reply(60000);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("groups nested deeper than"), std::string::npos) << refused.body;
+  EXPECT_EQ(shared().get("/health").status, 200);
+}
+
 TEST(OpenAi, WhatCannotBeObeyedIsRefused) {
   for (const auto& [more, parameter] : std::vector<std::pair<std::string, std::string>>{
            {R"("response_format":{"type":"xml"})", "response_format.type"},
@@ -195,6 +218,23 @@ json::object forced(const std::string& literal, const std::string& more = {}) {
                                 "}");
 }
 
+/// The same in a stream: the pieces of content joined, and how it finished.
+std::pair<std::string, std::string> streamed(const std::string& literal, const std::string& more) {
+  const std::string grammar = "root ::= " + json::serialize(json::value(literal));
+  const HttpReply reply = shared().post(
+      "/v1/chat/completions",
+      R"({"messages":[{"role":"user","content":"x"}],"max_tokens":400,"stream":true,"grammar":)" +
+          json::serialize(json::value(grammar)) + "," + more + "}");
+  std::pair<std::string, std::string> result;
+  for (const json::object& event : events_of(reply.body)) {
+    const json::object& choice = event.at("choices").at(0).as_object();
+    if (!choice.at("finish_reason").is_null()) result.second = str(choice.at("finish_reason"));
+    const json::value* content = choice.at("delta").as_object().if_contains("content");
+    if (content != nullptr && content->is_string()) result.first += str(*content);
+  }
+  return result;
+}
+
 TEST(OpenAi, AnAnswerObeysItsSchema) {
   const json::object answer = shared().post_json(
       "/v1/chat/completions",
@@ -216,6 +256,32 @@ TEST(OpenAi, AnAnswerObeysItsSchema) {
 const std::string kTools =
     R"("tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object",)"
     R"("properties":{"a":{"type":"integer"}}}}}])";
+
+TEST(OpenAi, AnyJsonComesToItsEndWithoutRunsOfSpaceOrDigits) {
+  for (const char* format :
+       {R"({"type":"json_object"})", R"({"type":"json_schema","json_schema":{"name":"x","schema":{}}})"})
+    for (int seed = 1; seed <= 6; ++seed) {
+      const json::object answer = shared().post_json(
+          "/v1/chat/completions",
+          R"({"messages":[{"role":"user","content":"x"}],"temperature":1.5,"max_tokens":40,)"
+          R"("seed":)" +
+              std::to_string(seed) + R"(,"response_format":)" + format + "}");
+      const std::string text = str(answer.at("choices").at(0).at("message").at("content"));
+      std::error_code error;
+      json::parse(text, error);
+      EXPECT_FALSE(error) << format << " " << seed << ": " << text;
+      // Outside of strings at most two line ends with twenty spaces, and 32 digits on each side of a point.
+      std::size_t space = 0, digits = 0;
+      bool in_text = false;
+      for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '"' && (i == 0 || text[i - 1] != '\\')) in_text = !in_text;
+        space = !in_text && (text[i] == ' ' || text[i] == '\n' || text[i] == '\t') ? space + 1 : 0;
+        digits = !in_text && text[i] >= '0' && text[i] <= '9' ? digits + 1 : 0;
+        ASSERT_LE(space, 44u) << text;
+        ASSERT_LE(digits, 32u) << text;
+      }
+    }
+}
 
 TEST(OpenAi, CallsAreTakenOutOfTheText) {
   const std::string text = "Well. <tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>";
@@ -260,9 +326,11 @@ TEST(OpenAi, StreamedCallsBeginOnceAndTheirArgumentsJoin) {
 }
 
 TEST(OpenAi, WhatIsNoCallIsText) {
-  for (const std::string text :
-       {"<tool_call>not json</tool_call>", "a </tool_call> b", "<tool_call>{\"name\": \"f\", \"argu"})
+  for (const std::string text : {"<tool_call>not json</tool_call>", "a </tool_call> b", "Done.\n<think>\n",
+                                 "<tool_call>{\"name\": \"f\", \"argu"}) {
     EXPECT_EQ(str(forced(text, kTools).at("choices").at(0).at("message").at("content")), text);
+    EXPECT_EQ(streamed(text, kTools).first, text);
+  }
 }
 
 /// With room for the tools' definitions.
@@ -402,6 +470,14 @@ TEST(OpenAi, StopStringsInForcedText) {
   EXPECT_EQ(text("ok\nUser is here", R"(["\nUser:"])"), "ok\nUser is here");
   EXPECT_EQ(text("ok\nUser: hi", R"(["\nUser:"])"), "ok");
   EXPECT_EQ(text("\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xb8\x96", "[\"\xe5\xa5\xbd\"]"), "\xe4\xbd\xa0");
+}
+
+TEST(OpenAi, StopStringsInForcedStreams) {
+  using Outcome = std::pair<std::string, std::string>;
+  EXPECT_EQ(streamed("?\nAlice", R"("stop":"\n")"), Outcome("?", "stop"));
+  EXPECT_EQ(streamed("ok\nUser: hi", R"("stop":["\nUser:"])"), Outcome("ok", "stop"));
+  EXPECT_EQ(streamed("ok\nUser is here", R"("stop":["\nUser:"])"), Outcome("ok\nUser is here", "stop"));
+  EXPECT_EQ(streamed(" L M N O P Q R S", R"("stop":["O P Q","N O"])"), Outcome(" L M ", "stop"));
 }
 
 TEST(OpenAi, ALogitBiasForcesAndForbids) {

@@ -389,6 +389,13 @@ Id with_reasoning(Store& store, const ReasoningFormat& format, Thinking thinking
 
 }  // namespace
 
+Thinking thinking_before(const Capabilities& model, std::optional<bool> asked, OutputStart start) {
+  if (start == OutputStart::reasoning) return Thinking::opened;
+  if (start != OutputStart::answer) return Thinking::none;
+  const bool thinks = model.opens_reasoning || !model.thinking_switch.empty() || !model.reasoning_key.empty();
+  return thinks && asked.value_or(true) ? Thinking::possible : Thinking::none;
+}
+
 ToolGrammar tool_grammar(std::span<const Tool> tools, const OutputFormat& format,
                          const ToolGrammarOptions& options) {
   if (format.calls.empty())

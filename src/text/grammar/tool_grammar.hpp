@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/conversation/conversation.hpp"
+#include "text/conversation/chat_format.hpp"
 #include "text/grammar/grammar.hpp"
 #include "text/output/output_format.hpp"
 
@@ -26,6 +26,10 @@ enum class Thinking {
   possible,  ///< it may open its reasoning
   opened,    ///< the prompt has opened it
 };
+
+/// Whether thoughts may come first in an answer that begins so. `asked`: whether the model is to think; none:
+/// as it does by itself.
+Thinking thinking_before(const Capabilities& model, std::optional<bool> asked, OutputStart start);
 
 struct ToolGrammarOptions {
   ToolChoice choice = ToolChoice::required;
