@@ -177,11 +177,12 @@ TEST(SeveralModels, KeepAliveHoldsForChatsAndVectorsToo) {
   TestServer server(three(3));
   const std::string chat =
       R"("messages":[{"role":"user","content":"a"}],"options":{"num_predict":1},"stream":false)";
-  for (const auto& [path, content] :
+  for (const auto& request :
        std::vector<std::pair<std::string, std::string>>{{"/api/chat", chat},
                                                         {"/api/chat", R"("messages":[])"},
                                                         {"/api/embed", R"("input":"a")"},
                                                         {"/api/embeddings", R"("prompt":"a")"}}) {
+    const std::string &path = request.first, &content = request.second;
     const auto ask = [&](const std::string& keep) {
       return server.post(path, R"({"model":"second:latest",)" + content + R"(,"keep_alive":)" + keep + "}")
           .status;
