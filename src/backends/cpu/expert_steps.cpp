@@ -115,10 +115,17 @@ void ExpertsLinearStep::run(const RunContext& c, int thread) {
     all = from.view(c, thread, a.k);
     a.x = &part;
   }
-  for (std::size_t g = 0; g < static_cast<std::size_t>(weight.shape[2]); ++g) {
+  const auto experts = static_cast<std::size_t>(weight.shape[2]);
+  const auto matrix = [&](std::size_t g) {
+    return reinterpret_cast<const std::uint8_t*>(weight.data) + g * n * a.row_bytes;
+  };
+  for (std::size_t g = 0; g < experts; ++g) {
     a.rows = begin[g + 1] - begin[g];
     if (a.rows == 0) continue;
-    a.weight = reinterpret_cast<const std::uint8_t*>(weight.data) + g * n * a.row_bytes;
+    std::size_t following = g + 1;
+    while (following < experts && begin[following + 1] == begin[following]) ++following;
+    a.weight = matrix(g);
+    a.next = following < experts ? matrix(following) + a.n_begin * a.row_bytes : nullptr;
     a.bias = bias.data != nullptr ? bias.data + g * n : nullptr;
     a.map = grouping.order(c) + begin[g];
     if (quantized) part = rows_from(all, begin[g]);

@@ -33,6 +33,8 @@ struct LinearArgs {
   std::size_t row_bytes = 0;
   std::size_t k = 0;
   std::size_t n_begin = 0, n_end = 0, n = 0;
+  /// What is read after the rows up to n_end, to be asked for early; null: what lies behind them.
+  const std::uint8_t* next = nullptr;
   const QuantizedRows* x = nullptr;  ///< quantised weights
   const float* xf = nullptr;         ///< float weights: [rows][k]
   std::size_t rows = 0;

@@ -42,7 +42,7 @@ void float_block(const LinearArgs& a, std::size_t n, std::size_t t) {
   V16 acc[rows][tokens];
   for (auto& row : acc)
     for (V16& v : row) v = set1(0);
-  // The rows after these, into L2 (see prefetch_group in linear_quant.inl).
+  // The rows after these, into L2 (see Ahead in linear_quant.inl).
   const std::size_t ahead = rows * a.row_bytes;
   std::size_t k = 0;
   for (; k + 16 <= a.k; k += 16) {

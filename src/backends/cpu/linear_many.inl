@@ -20,7 +20,7 @@ void unpack_panel(const Rows& r, std::size_t row_bytes, std::size_t k0, std::siz
     ManyRows::put<typename B::Format>(p.weights, dword - k0 / 4, bytes);
   };
   for (std::size_t b = k0 / B::kBlock; b < k1 / B::kBlock; ++b) {
-    prefetch_group<B>(r.p[0] + b * B::kBytes * kGroup, 2 * kGroup * row_bytes);
+    prefetch_block<B>(r.p[0] + b * B::kBytes * kGroup + 2 * kGroup * row_bytes + kMargin);
     B::unpack(r, b * B::kBytes, b, put, p.d, p.m);
   }
 }

@@ -208,15 +208,32 @@ struct Blocks256 {
 /// Asks for what is read after a group of rows, piece by piece while the group is worked on, into L2: the rows of
 /// a group are parallel streams, which the hardware follows too late, and L1's fill buffers would not hold them.
 template <class B>
-inline void prefetch_group(const std::uint8_t* at, std::size_t group_bytes) {
-  constexpr std::size_t bytes = B::kBytes * kGroup, margin = 16384;
-  for (std::size_t i = 0; i < bytes; i += 64) prefetch_far(at + group_bytes + margin + i);
+inline void prefetch_block(const std::uint8_t* at) {
+  constexpr std::size_t bytes = B::kBytes * kGroup;
+  for (std::size_t i = 0; i < bytes; i += 64) prefetch_far(at + i);
 }
+
+constexpr std::size_t kMargin = 16384;  // read ahead, beyond the next group
+
+/// Where that is: behind the rows in hand, or the beginning of what is read after all of them.
+struct Ahead {
+  std::size_t distance;
+  const std::uint8_t *end, *next;
+
+  explicit Ahead(const LinearArgs& a)
+      : distance(kGroup * a.row_bytes + kMargin), end(a.weight + a.n_end * a.row_bytes), next(a.next) {}
+  template <class B>
+  void fetch(const std::uint8_t* at) const {
+    const auto left = static_cast<std::size_t>(end - at);
+    prefetch_block<B>(next != nullptr && left <= distance ? next + (distance - left) : at + distance);
+  }
+};
 
 template <class B>
 void linear_one_row(const LinearArgs& a) {
   constexpr bool min = B::Format::kMin;
-  const std::size_t blocks = a.k / B::kBlock, group_bytes = kGroup * a.row_bytes;
+  const std::size_t blocks = a.k / B::kBlock;
+  const Ahead ahead(a);
   const PlanesRow x = planes_row(*a.x, 0);
   for (std::size_t n = a.n_begin; n < a.n_end; n += kGroup) {
     const std::size_t count = a.n_end - n < kGroup ? a.n_end - n : kGroup;
@@ -225,7 +242,7 @@ void linear_one_row(const LinearArgs& a) {
     rows_set(r, base, a.row_bytes, count);
     FG acc = fg_zero(), accm = fg_zero();
     for (std::size_t b = 0; b < blocks; ++b) {
-      prefetch_group<B>(base + b * B::kBytes * kGroup, group_bytes);
+      ahead.fetch<B>(base + b * B::kBytes * kGroup);
       B::one_row(r, b * B::kBytes, b, x, acc, accm);
     }
     finish(a, 0, n, count, min ? fg_add(acc, accm) : acc);
@@ -235,7 +252,8 @@ void linear_one_row(const LinearArgs& a) {
 /// Blocks are unpacked once for all rows of activations.
 template <class B>
 void linear_few_rows(const LinearArgs& a) {
-  const std::size_t blocks = a.k / B::kBlock, group_bytes = kGroup * a.row_bytes;
+  const std::size_t blocks = a.k / B::kBlock;
+  const Ahead ahead(a);
   PlanesRow x[kPanelRows];
   for (std::size_t t = 0; t < a.rows; ++t) x[t] = planes_row(*a.x, t);
   for (std::size_t n = a.n_begin; n < a.n_end; n += kGroup) {
@@ -246,7 +264,7 @@ void linear_few_rows(const LinearArgs& a) {
     FG acc[kPanelRows], accm[kPanelRows];
     for (std::size_t t = 0; t < a.rows; ++t) acc[t] = accm[t] = fg_zero();
     for (std::size_t b = 0; b < blocks; ++b) {
-      prefetch_group<B>(base + b * B::kBytes * kGroup, group_bytes);
+      ahead.fetch<B>(base + b * B::kBytes * kGroup);
       B::few_rows(r, b * B::kBytes, b, x, a.rows, acc, accm);
     }
     for (std::size_t t = 0; t < a.rows; ++t)
