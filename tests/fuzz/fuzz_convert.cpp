@@ -59,7 +59,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           gguf::Metadata metadata;
           std::vector<convert::TensorSource> tensors;
           std::vector<std::string> warnings;
-          convert::Job job{config, sizes, family.name, metadata, tensors, warnings};
+          const safetensors::File weights;
+          convert::Job job{config, sizes, family.name, metadata, tensors, warnings, weights};
           convert::add_settings(job, family);
         } catch (const Error&) {
         }
