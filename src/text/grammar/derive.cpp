@@ -1,5 +1,6 @@
 // The automaton: derivatives, and whether anything is left of a language.
 #include <algorithm>
+#include <bit>
 #include <unordered_set>
 
 #include "core/error.hpp"
@@ -8,19 +9,32 @@
 namespace quipu::text::grammar {
 
 void Store::freeze() {
-  // Bytes that are in the same sets behave alike.
-  std::array<std::uint32_t, 256> group{};
+  // Bytes that are in the same sets behave alike: each set divides the groups that it has a part of.
+  std::array<std::uint32_t, 256> group{}, size{}, inside{}, part{};
+  size[0] = 256;
   std::uint32_t groups = 1;
   const auto split = [&](const ByteSet& set) {
-    std::unordered_map<std::uint64_t, std::uint32_t> renamed;
-    std::uint32_t next = 0;
-    for (unsigned b = 0; b < 256; ++b) {
-      const std::uint64_t key = std::uint64_t{group[b]} * 2 + (set.has(b) ? 1 : 0);
-      const auto [it, fresh] = renamed.emplace(key, next);
-      if (fresh) ++next;
-      group[b] = it->second;
+    std::array<unsigned char, 256> members;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < set.words.size(); ++i)
+      for (std::uint64_t word = set.words[i]; word != 0; word &= word - 1)
+        members[count++] =
+            static_cast<unsigned char>(i * 64 + static_cast<std::size_t>(std::countr_zero(word)));
+    for (std::size_t i = 0; i < count; ++i) ++inside[group[members[i]]];
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint32_t whole = group[members[i]];
+      if (inside[whole] == 0 || inside[whole] == size[whole]) continue;
+      part[whole] = groups;
+      size[groups++] = inside[whole];
+      size[whole] -= inside[whole];
+      inside[whole] = 0;  // divided; its members move below
     }
-    groups = next;
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint32_t& own = group[members[i]];
+      if (part[own] != 0) own = part[own];
+    }
+    part.fill(0);
+    inside.fill(0);
   };
   for (const ByteSet& set : sets_) {
     if (groups == 256) break;
@@ -40,10 +54,16 @@ void Store::freeze() {
       for (const auto& [byte, next] : place.next) keys.add(byte);
   for (unsigned b = 0; b < 256; ++b)
     if (keys.has(b)) split(ByteSet::one(static_cast<unsigned char>(b)));
-  class_of_ = group;
+  // Numbered by their first bytes.
+  part.fill(kUnknown);
+  std::uint32_t next = 0;
+  for (unsigned b = 0; b < 256; ++b) {
+    if (part[group[b]] == kUnknown) part[group[b]] = next++;
+    class_of_[b] = part[group[b]];
+  }
   classes_ = groups;
   representative_.assign(groups, 0);
-  for (unsigned b = 256; b-- > 0;) representative_[group[b]] = static_cast<unsigned char>(b);
+  for (unsigned b = 256; b-- > 0;) representative_[class_of_[b]] = static_cast<unsigned char>(b);
   symbols_ = classes_ + static_cast<Symbol>(specials_.size()) + 1;
   row_.clear();
   derived_.clear();

@@ -372,6 +372,16 @@ Id Store::both(std::vector<Id> children) {
     return all ? kEmpty : kNever;
   }
   if (merge_repeats(children)) return both(std::move(children));
+  // None of all texts of the encoding: nothing is left of an expression of such texts.
+  const auto outside = [&](Id id) {
+    if (nodes_[id].kind != Kind::complement) return false;
+    const Node& body = nodes_[nodes_[id].a];
+    return body.kind == Kind::repeat && nodes_[body.a].universal && body.low == 0 && body.high == kUnbounded;
+  };
+  const auto plain = [&](Id id) { return nodes_[id].kind != Kind::complement; };
+  if (std::any_of(children.begin(), children.end(), outside) &&
+      std::any_of(children.begin(), children.end(), plain))
+    return kNever;
   return list_node(Kind::both, children);
 }
 

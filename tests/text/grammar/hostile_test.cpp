@@ -76,6 +76,18 @@ TEST(Hostile, ExponentialExpressions) {
   survive([&] { return Grammar::from_regex(looks + "a+"); }, std::string(50, 'a'));
 }
 
+TEST(Hostile, PatternsThatAreTooMuchTogetherAreNamed) {
+  try {
+    Grammar::from_json_schema(
+        R"({"type":"object","properties":{"s":{"type":"string","minLength":100,"allOf":[
+            {"pattern":"^([a-z][0-9])+$"},{"pattern":"((b2d4f4).{4,8}){6,6}"},{"pattern":"(u|7){10,10}$"},
+            {"not":{"pattern":"^([a-z][0-9])*$"}}]}},"required":["s"]})");
+    ADD_FAILURE() << "nothing was said";
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("#/properties/s/allOf/0/pattern"), std::string::npos) << error.message();
+  }
+}
+
 TEST(Hostile, SchemasThatMultiply) {
   // 2^n combinations of alternatives.
   std::string all;

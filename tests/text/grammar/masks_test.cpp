@@ -129,6 +129,30 @@ TEST(Masks, AgreeForGrammarsAndPatterns) {
 }
 
 // A text could otherwise come to a place from which no token leads on.
+TEST(Masks, ExactlyOneOfManyPatternsIsHeld) {
+  const std::vector<std::string> words{"OPEN",    "ON_HOLD", "ON_LINE", "ON_LAND",
+                                       "EXPIRED", "DROPPED", "REOPENS"};
+  std::string schema;
+  for (const std::string& word : words)
+    schema += (schema.empty() ? R"({"pattern":")" : R"(,{"pattern":")") + word + "\"}";
+  const auto constraint =
+      std::make_shared<Constraint>(Grammar::from_json_schema(R"({"type":"string","oneOf":[)" + schema + "]}"),
+                                   test::byte_table(many_tokens()));
+  const auto reads = [&](const std::string& text) {
+    Matcher matcher(constraint);
+    for (const char c : text) {
+      matcher.allowed();
+      if (!matcher.accept(static_cast<unsigned char>(c))) return false;
+    }
+    return matcher.is_accepting();
+  };
+  for (const std::string& word : words)
+    EXPECT_EQ(reads("\"" + word + "\""), word != "REOPENS") << word;  // it has OPEN inside
+  EXPECT_TRUE(reads("\"so it is ON_LAND, caf\xc3\xa9\""));
+  EXPECT_FALSE(reads("\"ON_LAND or ON_LINE\""));
+  EXPECT_FALSE(reads("\"ON\""));
+}
+
 TEST(Masks, AControlTokenThatTheVocabularyLacksIsRefusedByName) {
   const Grammar grammar = Grammar::from_gbnf("root ::= . <|call|>");
   EXPECT_NO_THROW(Constraint(grammar, test::byte_table({}, {"<|call|>"})));

@@ -33,8 +33,14 @@ std::optional<Alternative> merged(const Alternative& x, const Alternative& y) {
 }
 
 void append(List& to, List from) {
-  for (Alternative& item : from)
-    if (std::find(to.begin(), to.end(), item) == to.end()) to.push_back(std::move(item));
+  for (Alternative& item : from) {
+    // Most differ in the last schema that they have.
+    const auto same = [&](const Alternative& other) {
+      return other.parts.size() == item.parts.size() &&
+             (item.parts.empty() || other.parts.back() == item.parts.back()) && other == item;
+    };
+    if (std::none_of(to.begin(), to.end(), same)) to.push_back(std::move(item));
+  }
 }
 
 Alternative of_types(std::uint8_t types) {

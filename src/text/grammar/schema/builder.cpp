@@ -415,7 +415,17 @@ Id Builder::string_content(const Alternative& a) {
 
 Id Builder::string(const Alternative& a) {
   const Id quote = store_.byte('"');
-  return store_.lexeme(store_.concat({quote, string_content(a), quote}));
+  const Id whole = store_.concat({quote, string_content(a), quote});
+  try {
+    return store_.lexeme(whole);
+  } catch (const Error& error) {
+    for (const Data* part : a.parts)
+      for (const std::string_view keyword : {"pattern", "format"})
+        if (Document::has(part, keyword)) document_.refuse(part, keyword, error.message(), error.code());
+    for (const auto& [schema, keyword] : a.refused)
+      document_.refuse(schema, keyword, error.message(), error.code());
+    throw;
+  }
 }
 
 bool Builder::name_matches(const Data* schema, const std::string& source, const std::string& name) {
