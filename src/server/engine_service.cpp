@@ -449,11 +449,12 @@ void EngineService::save_slot(std::size_t place, const std::filesystem::path& pa
                    },
                    done});
 }
-void EngineService::restore_slot(std::size_t place, const std::filesystem::path& path, SlotDone done) {
+void EngineService::restore_slot(std::size_t place, const std::filesystem::path& path,
+                                 std::vector<float> adapters, SlotDone done) {
   Impl& s = *impl_;
   s.add_slot_task({place,
-                   [&s, place, path, done] {
-                     s.slot_memory->restore(place, path, done, [&s] { s.file_ended(); });
+                   [&s, place, path, adapters = std::move(adapters), done] {
+                     s.slot_memory->restore(place, path, adapters, done, [&s] { s.file_ended(); });
                      return false;
                    },
                    done});

@@ -89,7 +89,9 @@ class EngineService {
   /// ends first. Throws `Error` (invalid_argument) for a place that there is not, and (cancelled) once it
   /// drains.
   void save_slot(std::size_t place, const std::filesystem::path& path, SlotDone done);
-  void restore_slot(std::size_t place, const std::filesystem::path& path, SlotDone done);
+  /// `adapters`: scales of those that the file's content was computed with.
+  void restore_slot(std::size_t place, const std::filesystem::path& path, std::vector<float> adapters,
+                    SlotDone done);
   void erase_slot(std::size_t place, SlotDone done);
 
   /// Refuses new jobs from now on.

@@ -129,9 +129,10 @@ void SlotMemory::collect_saved() {
   std::erase(saving_, nullptr);
 }
 
-void SlotMemory::restore(std::size_t place, const fs::path& path, SlotDone done, std::function<void()> wake) {
+void SlotMemory::restore(std::size_t place, const fs::path& path, std::span<const float> adapters,
+                         SlotDone done, std::function<void()> wake) {
   auto restoring = std::make_unique<Restoring>(
-      Restoring{place, engine_.new_sequence(), std::move(done), {}, {}, {}, Clock::now()});
+      Restoring{place, engine_.new_sequence(adapters), std::move(done), {}, {}, {}, Clock::now()});
   const std::uint64_t fingerprint = engine_.model().fingerprint() ^ restoring->sequence.content_key();
   std::packaged_task<std::unique_ptr<File>()> task([path, fingerprint, pool = restoring->sequence.pool()] {
     if (!fs::is_regular_file(path))

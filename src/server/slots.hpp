@@ -51,8 +51,8 @@ class SlotMemory {
   /// Begins to write the place's content to a file, or to read it from one, on a thread of its own, which
   /// calls `wake` at its end. The place must not be used until `go_on` returns it.
   void save(std::size_t place, const std::filesystem::path& path, SlotDone done, std::function<void()> wake);
-  void restore(std::size_t place, const std::filesystem::path& path, SlotDone done,
-               std::function<void()> wake);
+  void restore(std::size_t place, const std::filesystem::path& path, std::span<const float> adapters,
+               SlotDone done, std::function<void()> wake);
   /// Takes over some of the pages that have been read. Returns the places whose files are written or read, or
   /// failed to be; their `done` has been called.
   std::vector<std::size_t> go_on();

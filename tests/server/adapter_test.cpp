@@ -72,5 +72,36 @@ TEST(ServerAdapters, BadListsAreRefusedByTheField) {
   EXPECT_EQ(shared().post("/lora-adapters", R"({"id":0})").status, 400);
 }
 
+TEST(ServerAdapters, SavedSlotsGoWithTheirAdapters) {
+  TemporaryFolder folder;
+  ServerSettings settings;
+  settings.keep_slots = true;
+  settings.server.slot_save_path = folder.path();
+  settings.prefix_cache = false;  // what is found computed comes from the slot
+  settings.adapters = [](const models::Model& model) {
+    return std::vector{random_adapter(model, 1, 4), random_adapter(model, 2, 3)};
+  };
+  TestServer server(settings);
+  const auto ask = [&](int slot, const std::string& more) {
+    return server.post_json("/completion", R"({"n_predict":8,"temperature":0,"ignore_eos":true,"prompt":")" +
+                                               std::string(90, 'x') + R"(","id_slot":)" +
+                                               std::to_string(slot) + more + "}");
+  };
+  const auto restore = [&](const std::string& more) {
+    return server.post("/slots/1?action=restore", R"({"filename":"a")" + more + "}").status;
+  };
+  const std::string one = R"(,"lora":[{"id":0,"scale":1}])";
+  for (const std::string& lora : {std::string(), one}) {
+    const json::object first = ask(0, lora);
+    EXPECT_EQ(server.post("/slots/0?action=save", R"({"filename":"a"})").status, 200);
+    EXPECT_EQ(restore(lora), 200) << lora;
+    EXPECT_EQ(restore(lora.empty() ? one : ""), 400) << "saved with others";
+    const json::object again = ask(1, lora);
+    EXPECT_EQ(again.at("tokens_cached"), 89) << lora;
+    EXPECT_EQ(again.at("content"), first.at("content")) << lora;
+  }
+  EXPECT_EQ(restore(R"(,"lora":[{"id":7,"scale":1}])"), 400);
+}
+
 }  // namespace
 }  // namespace quipu::test

@@ -87,7 +87,13 @@ void slot_action(const std::shared_ptr<Call>& call) {
     };
     EngineService& service = *served->service;
     if (action == "save") service.save_slot(slot, file, done);
-    if (action == "restore") service.restore_slot(slot, file, done);
+    if (action == "restore") {
+      // What requests with these adapters can go on from.
+      const json::array* lora = fields.array("lora");
+      service.restore_slot(slot, file,
+                           lora != nullptr ? served->adapters.read(*lora, "lora") : served->adapters.scales(),
+                           done);
+    }
     if (action == "erase") service.erase_slot(slot, done);
   });
 }
