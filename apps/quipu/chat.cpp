@@ -34,7 +34,7 @@ struct ChatFlags {
 
 std::vector<text::Tool> read_tools_file(const std::string& path) {
   if (path.empty()) return {};
-  return text::read_tools(text::jinja::parse_json(read_text_file(path), printable(path)));
+  return text::read_tools(text::jinja::parse_json(read_text_file(path), printable(path)), printable(path));
 }
 
 constexpr std::string_view kHelp =

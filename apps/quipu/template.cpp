@@ -44,7 +44,8 @@ text::Conversation read_conversation(const TemplateFlags& flags) {
     conversation.messages = text::read_messages(list == nullptr ? data : *list);
     if (const auto* tools = text::find_member(data, "tools")) conversation.tools = text::read_tools(*tools);
   }
-  if (!flags.tools.empty()) conversation.tools = text::read_tools(read_json(flags.tools));
+  if (!flags.tools.empty())
+    conversation.tools = text::read_tools(read_json(flags.tools), printable(flags.tools));
   if (!flags.thinking.empty()) conversation.enable_thinking = flags.thinking == "on";
   if (!flags.arguments.empty())
     conversation.template_arguments =

@@ -68,6 +68,9 @@ TEST_F(TemplateRender, RefusesInOneLine) {
   const ProgramResult wrong = test::quipu(
       {"template", "render", "--template", path("chat.jinja"), "--messages", path("messages.json")});
   EXPECT_NE(wrong.err.find("messages[0].content is an integer"), std::string::npos) << wrong.err;
+  const ProgramResult tools =
+      test::quipu({"template", "render", "--template", path("chat.jinja"), "--tools", path("messages.json")});
+  EXPECT_NE(tools.err.find(path("messages.json") + "[0]"), std::string::npos) << tools.err;
 }
 
 }  // namespace
