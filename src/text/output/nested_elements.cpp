@@ -14,10 +14,6 @@ namespace {
 
 constexpr std::size_t kMostNesting = 60;
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 bool is_type(const Data* schema, std::string_view wanted) {
   const Data* type = schema == nullptr ? nullptr : find_member(*schema, "type");
   const std::string* name = type == nullptr ? nullptr : text_of(*type);
@@ -123,7 +119,7 @@ class Elements {
 
 NestedScanner::Status NestedScanner::push(std::string_view read) {
   if (tag_ == 0) {
-    if (ends_with(read, mark_)) tag_ = read.size();
+    if (read.ends_with(mark_)) tag_ = read.size();
     return Status::more;
   }
   const std::string_view tag = read.substr(tag_);
