@@ -380,6 +380,19 @@ TEST(OpenAi, RequiredCallsStreamTheirArgumentsAsTheyAreWritten) {
   EXPECT_EQ(joined, expected);
 }
 
+TEST(OpenAi, CallsThatRunOutOfTokensAreWholeAndFinishAsCalls) {
+  const std::string tools =
+      tool_named("f", R"({"type":"object","properties":{"s":{"type":"string"}},"required":["s"]})");
+  for (const char* stream : {"", R"(,"stream":true)"}) {
+    const HttpReply reply = roomy().post(
+        "/v1/chat/completions",
+        R"({"messages":[{"role":"user","content":"x"}],"max_tokens":70,"temperature":1.5,"seed":3,"tools":[)" +
+            tools + R"(],"tool_choice":"required")" + stream + "}");
+    EXPECT_NE(reply.body.find(R"("finish_reason":"tool_calls")"), std::string::npos) << reply.body;
+    EXPECT_EQ(reply.body.find(R"("finish_reason":"length")"), std::string::npos) << reply.body;
+  }
+}
+
 TEST(OpenAi, AToolWithoutParametersIsCalledWithNone) {
   const std::string tools = tool_named("now", R"({"type":"object","properties":{}})") + "," +
                             tool_named("f", R"({"type":"object","properties":{"a":{"type":"integer"}},

@@ -5,6 +5,7 @@
 #include "server/chat_prompt.hpp"
 #include "server/dialects/openai.hpp"
 #include "server/generation_fields.hpp"
+#include "text/output/literals.hpp"
 #include "text/unicode.hpp"
 
 namespace quipu::server::openai {
@@ -146,7 +147,11 @@ class ChatAnswer final : public AnswerFormat {
   }
   static std::string_view finish(const Outcome& outcome) {
     const std::string_view reason = finish_reason(outcome.stop);
-    return reason == "stop" && !outcome.parsed.tool_calls.empty() ? "tool_calls" : reason;
+    const auto& calls = outcome.parsed.tool_calls;
+    // An answer of calls that was led to its end as its tokens ran out has whole ones: clients run them.
+    const bool whole = reason == "stop" || (outcome.parsed.content.empty() && !calls.empty() &&
+                                            text::is_json(calls.back().arguments));
+    return whole && !calls.empty() ? "tool_calls" : reason;
   }
   json::object frame(std::string_view kind) const {
     json::object object;
