@@ -61,6 +61,9 @@ void check_sequences(const graph::Graph& graph, const graph::Step& step) {
       fail(ErrorCode::invalid_argument,
            "sequence {} begins at position {}, but the model looks at whole sequences: expected 0", s,
            sequence.first_position);
+    if (sequence.encoded < (graph.reads_encoded ? 1 : 0) || sequence.encoded > sequence.first_position)
+      fail(ErrorCode::invalid_argument, "sequence {} has {} positions of an encoder before position {}{}", s,
+           sequence.encoded, sequence.first_position, graph.reads_encoded ? "; expected at least 1" : "");
     if (!sequence.adapters.empty() && sequence.adapters.size() != static_cast<std::size_t>(graph.adapters))
       fail(ErrorCode::invalid_argument, "sequence {} has factors for {} adapters, the graph has {}", s,
            sequence.adapters.size(), graph.adapters);

@@ -149,8 +149,8 @@ Model Model::open(const fs::path& folder, const Options& options) {
   Job job{config, sizes, family.name, model.metadata_, model.tensors_, model.warnings_, model.weights_};
   add_general(folder, family, model.metadata_);
   plan_tensors(family, model.weights_, job);
-  add_tokenizer(folder, config, static_cast<std::size_t>(sizes[Dim::vocab]), options.pre, model.metadata_,
-                model.warnings_);
+  add_tokenizer(folder, config, static_cast<std::size_t>(sizes[Dim::vocab]), {options.pre, family.plain_bpe},
+                model.metadata_, model.warnings_);
   add_settings(job, family);
   add_pooling(folder, job);
   add_dense_modules(folder, job);

@@ -21,7 +21,7 @@ using Shape = std::array<Dim, 4>;
 
 /// What happens to a tensor on its way. The default keeps it.
 struct Change {
-  /// Source row of each row of the result, over all matrices of the tensor.
+  /// Source row of each row of the result, over all matrices of the tensor; -1: zeros; empty: as they are.
   std::vector<std::int64_t> (*rows)(const Sizes&) = nullptr;
   bool transposed = false;  ///< the matrix is turned: Conv1D layers hold [in, out]
   /// As many matrices lie one below the other, and each is turned by itself; where the target is shorter,
@@ -44,8 +44,8 @@ enum class Presence : std::uint8_t {
 
 /// One line of a table: `from` is the name in the checkpoint below the family's root (from "/" on: the whole
 /// name), `to` its name in GGUF; both without ".weight", a bias beside it comes along. `{}` stands for the
-/// block, `{e}`, `{h}` and `{g}` for each expert, head and key-value head: those tensors become one. A `to`
-/// with a suffix of its own means that `from` is whole as well.
+/// block, `{e}`, `{h}`, `{g}` and `{a}` for each expert, head, key-value head and further stream: those
+/// become one. A `to` with a suffix of its own means that `from` is whole as well.
 struct TensorRule {
   std::string_view from, to;
   Shape shape;  ///< in the checkpoint, outermost dimension first
@@ -103,6 +103,8 @@ struct Family {
   std::string_view quantization = "";
   /// Names that are left out without a word: alternatives, `*` stands for anything.
   std::string_view ignored = "";
+  /// What a file calls BPE on plain text: "llama" has the order of its merges as scores, "gemma4" the merges.
+  std::string_view plain_bpe = "llama";
 };
 
 std::span<const Family> families();

@@ -33,8 +33,9 @@ std::size_t dimensions(const gguf::TensorInfo& tensor) {
 bool is_kept(const gguf::TensorInfo& tensor) {
   const std::string_view name = tensor.name;
   if (dimensions(tensor) < 2 || !name.ends_with(".weight")) return true;
-  for (const std::string_view part : {"_norm", "ffn_gate_inp", "position_embd", "token_types", "ssm_conv1d",
-                                      "shortconv.conv", "time_mix_", "attn_rel_b"})
+  for (const std::string_view part :
+       {"_norm", "ffn_gate_inp", "position_embd", "token_types", "ssm_conv1d", "shortconv.conv", "time_mix_",
+        "attn_rel_b", "altup_correct_coef", "altup_predict_coef"})
     if (name.find(part) != std::string_view::npos) return true;
   return false;
 }

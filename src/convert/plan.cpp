@@ -56,7 +56,9 @@ std::string replaced(std::string_view text, std::string_view what, std::int64_t 
   return result;
 }
 
-bool has_suffix(std::string_view name) { return name.ends_with(".weight") || name.ends_with(".bias"); }
+bool has_suffix(std::string_view name) {
+  return name.ends_with(".weight") || name.ends_with(".bias") || name.ends_with(".scale");
+}
 
 class Planner {
  public:
@@ -127,8 +129,8 @@ class Planner {
 
   /// The source tensors of a name: one, or one for each expert or head.
   std::vector<std::string> members(const std::string& from) const {
-    for (const auto& [mark, dim] :
-         {std::pair{"{e}", Dim::experts}, std::pair{"{h}", Dim::heads}, std::pair{"{g}", Dim::kv_heads}}) {
+    for (const auto& [mark, dim] : {std::pair{"{e}", Dim::experts}, std::pair{"{h}", Dim::heads},
+                                    std::pair{"{g}", Dim::kv_heads}, std::pair{"{a}", Dim::altup_others}}) {
       if (from.find(mark) == from.npos) continue;
       std::vector<std::string> names;
       for (std::int64_t i = 0; i < job_.sizes[dim]; ++i) names.push_back(replaced(from, mark, i));
@@ -231,8 +233,9 @@ class Planner {
     std::vector<std::int64_t> shape = parts.front()->shape;
     const bool turned = change.transposed && !is_bias;
     if (turned) std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
-    if (change.rows != nullptr) {
-      result.rows = change.rows(job_.sizes);
+    if (change.rows != nullptr) result.rows = change.rows(job_.sizes);
+    const bool moved = !result.rows.empty();
+    if (moved) {
       if (shape.size() > 1 && change.target[0] == Dim::none) {
         shape[shape.size() - 2] = static_cast<std::int64_t>(result.rows.size());
       } else if (change.target[0] != Dim::none) {
@@ -249,7 +252,7 @@ class Planner {
     if (turned) result.columns = shape[rank - 2];
     result.added = is_bias ? 0 : change.added;
     result.rows_per_part = parts.front()->elements() / (turned ? 1 : result.width());
-    if (change.rows != nullptr && (rank == 1 || change.elements)) order_elements(result);
+    if (moved && (rank == 1 || change.elements)) order_elements(result);
     check_order(result, parts.front()->elements() * static_cast<std::int64_t>(parts.size()));
     return result;
   }
@@ -329,7 +332,7 @@ class Planner {
     bool fits = source.parts.empty() || elements % source.width() == 0;
     fits = fits && (source.rows.empty() ? source.parts.empty() || available == rows
                                         : static_cast<std::int64_t>(source.rows.size()) == rows);
-    for (const std::int64_t row : source.rows) fits = fits && row >= 0 && row < available;
+    for (const std::int64_t row : source.rows) fits = fits && row >= -1 && row < available;
     if (!fits) refuse_order(source.info.name);
   }
 

@@ -73,6 +73,14 @@ Order queries(const Sizes& s) { return range(0, s[Dim::q]); }
 Order keys(const Sizes& s) { return range(s[Dim::q], s[Dim::kv]); }
 Order values(const Sizes& s) { return range(s[Dim::q] + s[Dim::kv], s[Dim::kv]); }
 
+Order padded_to_vocab(const Sizes& sizes) {
+  Order order;
+  const std::int64_t have = sizes[Dim::per_layer_vocab], wanted = sizes[Dim::vocab];
+  if (have == 0 || have >= wanted) return order;
+  for (std::int64_t i = 0; i < wanted; ++i) order.push_back(i < have ? i : -1);
+  return order;
+}
+
 Order positions_behind_padding(const Sizes& s) {
   return range(s[Dim::position_offset], s[Dim::positions] - s[Dim::position_offset]);
 }

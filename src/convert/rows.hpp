@@ -33,6 +33,9 @@ Order queries(const Sizes& sizes);
 Order keys(const Sizes& sizes);
 Order values(const Sizes& sizes);
 
+/// The rows of an embedding of fewer tokens, then rows of zeros (-1); empty when there are enough.
+Order padded_to_vocab(const Sizes& sizes);
+
 /// Learned positions without those of the padding, which stand in front (RoBERTa).
 Order positions_behind_padding(const Sizes& sizes);
 

@@ -164,7 +164,9 @@ void Job::set_flags(std::string_view name, const std::vector<bool>& values) {
 }
 
 void Job::set_numbers(std::string_view name, const std::vector<double>& values) {
-  set(name, {gguf::ValueType::array, gguf::Array{gguf::ValueType::f32, values}});
+  std::vector<double> rounded;
+  for (const double value : values) rounded.push_back(static_cast<double>(static_cast<float>(value)));
+  set(name, {gguf::ValueType::array, gguf::Array{gguf::ValueType::f32, std::move(rounded)}});
 }
 
 void Job::add_tensor(std::string name, std::vector<float> values) {

@@ -1,5 +1,7 @@
 #include "convert/sizes.hpp"
 
+#include <algorithm>
+
 #include "core/error.hpp"
 
 namespace quipu::convert {
@@ -74,6 +76,8 @@ Sizes Sizes::read(const JsonFile& config) {
     config.reject("pad_token_id", fmt::format("{}", s[Dim::position_offset] - 1),
                   fmt::format("one with positions behind it, of {}", s[Dim::positions]));
   s.set(Dim::types, size(config, "type_vocab_size"));
+  s.set(Dim::per_layer_vocab, size(config, "vocab_size_per_layer_input"));
+  s.set(Dim::altup_others, std::max<std::int64_t>(0, size(config, "altup_num_inputs") - 1));
   return s;
 }
 

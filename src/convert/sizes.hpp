@@ -41,6 +41,8 @@ enum class Dim : std::uint8_t {
   positions,        ///< rows of a learned position embedding
   position_offset,  ///< the first of them that stands for a position
   types,            ///< rows of a segment embedding
+  per_layer_vocab,  ///< rows of the embedding that blocks have of their own
+  altup_others,     ///< streams beside the first (AltUp)
   count_,
 };
 

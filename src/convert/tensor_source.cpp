@@ -19,13 +19,14 @@ std::uint64_t TensorSource::bytes() const {
 
 const std::byte* TensorSource::stored_row(std::int64_t row) const {
   const std::int64_t from = source_row(row);
+  if (from < 0) return nullptr;
   const std::size_t size = row_bytes(info.dtype, static_cast<std::size_t>(width()));
   return parts[static_cast<std::size_t>(from / rows_per_part)] +
          static_cast<std::size_t>(from % rows_per_part) * size;
 }
 
 bool TensorSource::copy_row(std::int64_t row, std::byte* out) const {
-  if (parts.empty() || transposed || added != 0) return false;
+  if (parts.empty() || transposed || added != 0 || source_row(row) < 0) return false;
   if (scales != nullptr)
     pack_mxfp4(row, out);
   else
@@ -65,7 +66,10 @@ void TensorSource::read_row(std::int64_t row, std::span<float> out) const {
     pack_mxfp4(row, packed.data());
     type.decode(packed.data(), out.data(), n);
   } else {
-    type.decode(stored_row(row), out.data(), n);
+    if (source_row(row) < 0)
+      std::fill_n(out.begin(), n, 0.0f);
+    else
+      type.decode(stored_row(row), out.data(), n);
   }
   if (added != 0)
     for (float& value : out.first(n)) value += added;

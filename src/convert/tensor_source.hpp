@@ -17,7 +17,7 @@ struct TensorSource {
   gguf::TensorInfo info;  ///< name, the type of the parts, and the resulting shape in GGUF order
   std::vector<const std::byte*> parts;  ///< equally long, one after the other; empty: `values`
   std::int64_t rows_per_part = 0;       ///< rows of the source, before turning
-  std::vector<std::int64_t> rows;       ///< source row of each row; empty: in order
+  std::vector<std::int64_t> rows;       ///< source row of each row, -1: zeros; empty: in order
   bool transposed = false;              ///< a row of the result is a column of a part's matrix
   std::int64_t columns = 0;             ///< of each part's matrix, when transposed
   /// MXFP4 as checkpoints hold it: a byte of scale a block here, and in `parts` its 16 bytes, neighbouring

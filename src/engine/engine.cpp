@@ -159,11 +159,11 @@ void Engine::Impl::set_up() {
 
 void Engine::Impl::decide_memory() {
   const models::Hyperparameters& hyper = model->hyperparameters();
-  const std::int32_t kv_layers = program->graph().kv_layers;
+  const std::vector<graph::KvShape>& layers = program->graph().kv_shapes;
   MemoryNeeds needs;
   needs.weights = weight_bytes();
   needs.scratch = program->scratch_bytes() + static_cast<std::uint64_t>(program->max_outputs() * vocab) * 4;
-  needs.page_bytes = memory::PagePool::bytes_per_page(hyper, kv_layers, options.k_dtype, options.v_dtype);
+  needs.page_bytes = memory::PagePool::bytes_per_page(layers, options.k_dtype, options.v_dtype);
   needs.sequences = options.sequences;
   needs.trained_context = hyper.trained_context;
   needs.context = options.context;
@@ -197,7 +197,7 @@ void Engine::Impl::decide_memory() {
   kv.scatter = options.scatter_pages;
   // Sequences may outlive the engine: the pool keeps its backend.
   std::shared_ptr<backends::Backend> backend = options.backends.front();
-  auto* made = new memory::PagePool(*backend, 0, hyper, kv_layers, kv);
+  auto* made = new memory::PagePool(*backend, 0, layers, hyper.vocab, kv);
   pool = std::shared_ptr<memory::PagePool>(made, [backend](memory::PagePool* p) { delete p; });
   if (!options.prefix_cache) return;
   if (!options.page_store.empty()) {

@@ -24,16 +24,23 @@ struct Describe {
   Description operator()(const LayerNorm& op) const { return {"layer_norm", {&op.x}}; }
   Description operator()(const Linear& op) const { return {"linear", {&op.x}}; }
   Description operator()(const Rope& op) const { return {"rope", {&op.x}}; }
-  Description operator()(const Attention& op) const { return {"attention", {&op.q, &op.k, &op.v}}; }
+  Description operator()(const Attention& op) const {
+    if (op.stored) return {"attention", {&op.q}};
+    return {"attention", {&op.q, &op.k, &op.v}};
+  }
+  Description operator()(const StoreKv& op) const { return {"store_kv", {&op.k, &op.v}}; }
   Description operator()(const Glu& op) const { return {"glu", {&op.gate, &op.up}}; }
   Description operator()(const Activate& op) const { return {"activate", {&op.x}}; }
   Description operator()(const Xielu& op) const { return {"xielu", {&op.x}}; }
+  Description operator()(const GaussianTopK& op) const { return {"gaussian_top_k", {&op.x}}; }
   Description operator()(const PositionTemperature&) const { return {"position_temperature", {}}; }
   Description operator()(const Add& op) const { return {"add", {&op.a, &op.b}}; }
   Description operator()(const Mul& op) const { return {"mul", {&op.a, &op.b}}; }
   Description operator()(const Scale& op) const { return {"scale", {&op.x}}; }
+  Description operator()(const Mix& op) const { return {"mix", {&op.x, &op.weights}}; }
   Description operator()(const AddAdapted& op) const { return {"add_adapted", {&op.x, &op.delta}}; }
   Description operator()(const AddVector& op) const { return {"add_vector", {&op.x}}; }
+  Description operator()(const MulVector& op) const { return {"mul_vector", {&op.x}}; }
   Description operator()(const Slice& op) const { return {"slice", {&op.x}}; }
   Description operator()(const Concat& op) const { return {"concat", {&op.a, &op.b}}; }
   Description operator()(const HeadLinear& op) const { return {"head_linear", {&op.x}}; }
@@ -93,16 +100,22 @@ Value Builder::push(Op op) {
   } else if (const auto* types = std::get_if<EmbedTypes>(&op)) {
     graph_.type_limit = std::max(graph_.type_limit, types->weight.rows());
   } else if (const auto* attention = std::get_if<Attention>(&op)) {
-    if (!attention->causal) graph_.whole_sequences = true;
-    graph_.kv_layers = std::max(graph_.kv_layers, attention->layer + 1);
-    graph_.kv_shapes.resize(static_cast<std::size_t>(graph_.kv_layers));
-    graph_.kv_shapes[static_cast<std::size_t>(attention->layer)] = {attention->kv_heads, attention->head_dim,
-                                                                    attention->v_dim};
+    if (!attention->causal && attention->reach == Reach::all) graph_.whole_sequences = true;
+    if (attention->reach == Reach::encoded) graph_.reads_encoded = true;
+    use_layer(attention->layer, {attention->kv_heads, attention->head_dim, attention->v_dim});
+  } else if (const auto* stored = std::get_if<StoreKv>(&op)) {
+    use_layer(stored->layer, {stored->kv_heads, stored->head_dim, stored->v_dim});
   } else if (const auto* adapted = std::get_if<AddAdapted>(&op)) {
     graph_.adapters = std::max(graph_.adapters, adapted->adapter + 1);
   }
   graph_.nodes.push_back({std::move(op), out, name_, adapter_});
   return out;
+}
+
+void Builder::use_layer(std::int32_t layer, const KvShape& shape) {
+  graph_.kv_layers = std::max(graph_.kv_layers, layer + 1);
+  graph_.kv_shapes.resize(static_cast<std::size_t>(graph_.kv_layers));
+  graph_.kv_shapes[static_cast<std::size_t>(layer)] = shape;
 }
 
 Value Builder::embed(TensorView weight) { return push(Embed{std::move(weight)}); }
@@ -126,21 +139,26 @@ Value Builder::rope(Rope op) { return push(std::move(op)); }
 
 Value Builder::attention(Attention op) { return push(std::move(op)); }
 
+Value Builder::store_kv(StoreKv op) { return push(std::move(op)); }
+
 Value Builder::glu(Value gate, Value up, Activation activation, float limit, float up_shift) {
   return push(Glu{gate, up, activation, limit, up_shift});
 }
 Value Builder::activate(Value x, Activation activation) { return push(Activate{x, activation}); }
 Value Builder::xielu(Xielu op) { return push(op); }
-Value Builder::position_temperature(float scale, std::int64_t length) {
-  return push(PositionTemperature{scale, length});
+Value Builder::gaussian_top_k(Value x, float deviations) { return push(GaussianTopK{x, deviations}); }
+Value Builder::position_temperature(float scale, std::int64_t length, std::int64_t offset) {
+  return push(PositionTemperature{scale, length, offset});
 }
 Value Builder::add(Value a, Value b) { return push(Add{a, b}); }
 Value Builder::mul(Value a, Value b) { return push(Mul{a, b}); }
 Value Builder::scale(Value x, float factor) { return push(Scale{x, factor}); }
+Value Builder::mix(Value x, Value weights, std::int64_t parts) { return push(Mix{x, weights, parts}); }
 Value Builder::add_adapted(Value x, Value delta, std::int32_t adapter, float scale) {
   return push(AddAdapted{x, delta, adapter, scale});
 }
 Value Builder::add_vector(Value x, TensorView vector) { return push(AddVector{x, std::move(vector)}); }
+Value Builder::mul_vector(Value x, TensorView vector) { return push(MulVector{x, std::move(vector)}); }
 Value Builder::slice(Value x, std::int64_t groups, std::int64_t first, std::int64_t count) {
   return push(Slice{x, groups, first, count});
 }

@@ -84,6 +84,9 @@ struct Rope {
   float magnitude = 1.0f;
   std::int64_t first = 0;
 };
+/// Which positions of a sequence an attention is about: all, those that an encoder filled
+/// (SequenceRows::encoded), or those behind them.
+enum class Reach : std::uint8_t { all, encoded, decoded };
 /// Causal attention over the sequence's cache: stores this step's k and v in cache layer `layer`, then
 /// out[t, h] = sum_i softmax_i(scale * q[t, h] . k_i) v_i over positions i <= position(t) of the same
 /// sequence. q: [tokens, heads * head_dim], k: [tokens, kv_heads * head_dim], v: [tokens, kv_heads * v_dim].
@@ -94,11 +97,27 @@ struct Attention {
   std::int32_t layer;
   std::int64_t heads, kv_heads, head_dim, v_dim;
   float scale;
-  std::int64_t window = 0;          ///< > 0: only the last `window` positions, the own one included
-  float soft_cap = 0;               ///< > 0: scores become cap * tanh(score / cap)
-  std::optional<TensorView> sinks;  ///< [heads] logits that join the softmax without a value
-  float alibi_max_bias = 0;         ///< > 0: ALiBi slopes as in Press et al. 2021
+  std::int64_t window = 0;  ///< > 0: only the last `window` positions, the own one included
+  float soft_cap = 0;       ///< > 0: scores become cap * tanh(score / cap)
+  std::optional<TensorView> sinks = std::nullopt;  ///< [heads] logits that join the softmax without a value
+  float alibi_max_bias = 0;                        ///< > 0: ALiBi slopes as in Press et al. 2021
   bool causal = true;
+  /// There is no k and no v: the layer's keys and values are those that an earlier attention of this graph
+  /// stored, or, with Reach::encoded, another graph. Source: Gemma Team 2025 (Gemma 3n: layers that share).
+  bool stored = false;
+  std::int64_t chunk = 0;  ///< > 0: only positions of the own run of `chunk` positions (Meta 2025, Llama 4)
+  /// [heads, buckets] what is added to a score by how far apart its positions are; the last bucket begins at
+  /// `max_distance` positions. Source: Raffel et al. 2019 (T5).
+  std::optional<TensorView> distance_bias = std::nullopt;
+  std::int64_t max_distance = 0;
+  Reach reach = Reach::all;  ///< Reach::encoded is not causal
+};
+/// Stores k and v in cache layer `layer`, for the attention of another graph. There is nothing in `out`, one
+/// element a row.
+struct StoreKv {
+  Value k, v;
+  std::int32_t layer;
+  std::int64_t kv_heads, head_dim, v_dim;
 };
 /// out = activation(gate) * (up + up_shift); limit > 0 first clamps gate to at most limit and up to [-limit,
 /// limit] (gpt-oss).
@@ -117,11 +136,18 @@ struct Xielu {
   Value x;
   float alpha_p, alpha_n, beta, eps;
 };
-/// One factor a row: out[t] = 1 + scale ln(1 + floor(position(t) / length)), by which queries grow beyond the
-/// length they were trained for. Source: Meta 2025 (Llama 4), Mistral 2025 (Ministral 3).
+/// out = max(0, x - mean - deviations * deviation), with the mean and the standard deviation of the row: of
+/// normally distributed values a known share remains. Source: You et al. 2025 (Spark Transformer).
+struct GaussianTopK {
+  Value x;
+  float deviations;
+};
+/// One factor a row: out[t] = 1 + scale ln(1 + floor((position(t) + offset) / length)), by which queries grow
+/// beyond the length they were trained for. Source: Meta 2025 (Llama 4), Mistral 2025 (Ministral 3).
 struct PositionTemperature {
   float scale;
   std::int64_t length;
+  std::int64_t offset = 0;
 };
 struct Add {
   Value a, b;
@@ -135,6 +161,12 @@ struct Scale {
   Value x;
   float factor;
 };
+/// Weighted sums of the `parts` equal parts of a row, as many as there are weights for: part i of out is the
+/// sum over j of weights[t, i parts + j] times part j of x. Source: Baykal et al. 2023 (AltUp).
+struct Mix {
+  Value x, weights;
+  std::int64_t parts;
+};
 /// Most adapters of a graph.
 inline constexpr std::int32_t kMaxAdapters = 1024;
 /// What a low-rank adapter adds, by each sequence's own measure: out[t] = x[t] + f scale delta[t], where f is
@@ -147,6 +179,11 @@ struct AddAdapted {
 };
 /// out[t] = x[t] + vector: steers every row in one direction (control vectors). Source: Zou et al. 2023.
 struct AddVector {
+  Value x;
+  TensorView vector;
+};
+/// out[t] = x[t] * vector, elementwise.
+struct MulVector {
   Value x;
   TensorView vector;
 };
@@ -178,7 +215,8 @@ enum class Gating : std::uint8_t { softmax, sigmoid, softmax_of_chosen, sparse_m
 /// the lower number first when equal. With groups > 1 only experts of the `groups_used` best groups (equal
 /// runs of experts; a group counts for the sum of its `group_top` highest) may be chosen. out row: [used]
 /// expert numbers, then [used] weights: the chosen scores, divided by their sum when `renormalise`, times
-/// `scale`. Sources: Shazeer et al. 2017; DeepSeek-AI 2024 (V2: groups; V3: sigmoid, bias).
+/// `scale`, times expert_scale[e]. Sources: Shazeer et al. 2017; DeepSeek-AI 2024 (V2: groups; V3: sigmoid,
+/// bias).
 struct MoeRoute {
   Value logits;
   std::optional<TensorView> bias;
@@ -187,6 +225,7 @@ struct MoeRoute {
   bool renormalise = false;
   float scale = 1;
   std::int64_t groups = 1, groups_used = 1, group_top = 1;
+  std::optional<TensorView> expert_scale = std::nullopt;
 };
 /// The linear of every chosen expert: out[t, j N + n] = sum_k x_j[t, k] * weight[e, n, k] (+ bias[e, n]) for
 /// the row's j-th expert e of `route`; x_j is the row of x, or its j-th part when x is `used` parts wide.
@@ -212,9 +251,10 @@ struct Pool {
   Kind kind;
 };
 
-using Op = std::variant<Embed, EmbedPositions, EmbedTypes, RmsNorm, LayerNorm, Linear, Rope, Attention, Glu,
-                        Activate, Xielu, PositionTemperature, Add, Mul, Scale, AddAdapted, AddVector, Slice,
-                        Concat, HeadLinear, MoeRoute, MoeLinear, MoeCombine, GatherOutputs, Pool>;
+using Op = std::variant<Embed, EmbedPositions, EmbedTypes, RmsNorm, LayerNorm, Linear, Rope, Attention,
+                        StoreKv, Glu, Activate, Xielu, GaussianTopK, PositionTemperature, Add, Mul, Scale,
+                        Mix, AddAdapted, AddVector, MulVector, Slice, Concat, HeadLinear, MoeRoute, MoeLinear,
+                        MoeCombine, GatherOutputs, Pool>;
 
 /// "linear", "rms_norm"…: for messages and profiles.
 std::string_view op_name(const Op& op);
@@ -235,6 +275,7 @@ struct Node {
 /// What one cache layer holds per position.
 struct KvShape {
   std::int64_t kv_heads = 0, key_dim = 0, value_dim = 0;  ///< kv_heads 0: no attention op uses the layer
+  bool operator==(const KvShape&) const = default;
 };
 
 /// Nodes in execution order (each after its inputs).
@@ -248,8 +289,9 @@ struct Graph {
   std::int64_t position_limit = INT32_MAX;  ///< positions likewise: rows of learned positions
   std::int64_t type_limit = 1;              ///< token types likewise; 1: none but 0
   bool whole_sequences =
-      false;                  ///< an op looks at all of a sequence: a step brings it from its first token on
-  std::int32_t adapters = 0;  ///< AddAdapted numbers adapters below this
+      false;                   ///< an op looks at all of a sequence: a step brings it from its first token on
+  bool reads_encoded = false;  ///< an op reads what an encoder stored: SequenceRows::encoded is at least 1
+  std::int32_t adapters = 0;   ///< AddAdapted numbers adapters below this
   const ValueInfo& value(Value v) const { return values[v.id]; }
 };
 
@@ -275,15 +317,19 @@ class Builder {
   Value linear(Value x, TensorView weight, std::optional<TensorView> bias = std::nullopt);
   Value rope(Rope op);
   Value attention(Attention op);
+  Value store_kv(StoreKv op);
   Value glu(Value gate, Value up, Activation activation, float limit = 0, float up_shift = 0);
   Value activate(Value x, Activation activation);
   Value xielu(Xielu op);
-  Value position_temperature(float scale, std::int64_t length);
+  Value gaussian_top_k(Value x, float deviations);
+  Value position_temperature(float scale, std::int64_t length, std::int64_t offset = 0);
   Value add(Value a, Value b);
   Value mul(Value a, Value b);
   Value scale(Value x, float factor);
+  Value mix(Value x, Value weights, std::int64_t parts);
   Value add_adapted(Value x, Value delta, std::int32_t adapter, float scale);
   Value add_vector(Value x, TensorView vector);
+  Value mul_vector(Value x, TensorView vector);
   Value slice(Value x, std::int64_t groups, std::int64_t first, std::int64_t count);
   Value concat(Value a, Value b, std::int64_t groups, bool shared = false);
   Value head_linear(Value x, TensorView weight);
@@ -298,6 +344,8 @@ class Builder {
   Graph finish(Value output);
 
  private:
+  void use_layer(std::int32_t layer, const KvShape& shape);
+
   Graph graph_;
   std::string name_;
   std::int32_t adapter_ = -1;

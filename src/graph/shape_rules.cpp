@@ -9,6 +9,8 @@
 namespace quipu::graph {
 namespace {
 
+constexpr std::int64_t kMostDistance = 65536;  // of a bias by distance: bounds its table
+
 /// heads * dim without overflow; fails for sizes below 1.
 std::int64_t product(const std::string& node, const char* what, std::int64_t heads, std::int64_t dim) {
   if (heads < 1 || dim < 1)
@@ -67,23 +69,43 @@ class ShapeRule {
 
   ValueInfo operator()(const Attention& op) const {
     check_width("q", tokens(op.q), product(node_, "queries", op.heads, op.head_dim));
-    check_width("k", tokens(op.k), product(node_, "keys", op.kv_heads, op.head_dim));
-    check_width("v", tokens(op.v), product(node_, "values", op.kv_heads, op.v_dim));
+    product(node_, "keys", op.kv_heads, op.head_dim);
+    product(node_, "values", op.kv_heads, op.v_dim);
+    if (op.stored)
+      check_stored(op);
+    else
+      check_kept(op.k, op.v, op.layer, {op.kv_heads, op.head_dim, op.v_dim});
     if (op.heads % op.kv_heads != 0)
       fail(ErrorCode::internal, "node '{}': {} heads cannot share {} key-value heads evenly",
            printable(node_), op.heads, op.kv_heads);
-    if (op.layer < 0 || op.layer == std::numeric_limits<std::int32_t>::max())
-      fail(ErrorCode::internal, "node '{}': cache layer {} is out of range", printable(node_), op.layer);
-    if (op.layer < graph_.kv_layers && graph_.kv_shapes[static_cast<std::size_t>(op.layer)].kv_heads != 0)
-      fail(ErrorCode::internal, "node '{}': cache layer {} already belongs to another attention op",
-           printable(node_), op.layer);
     if (!std::isfinite(op.scale))
       fail(ErrorCode::internal, "node '{}': the attention scale is not a number", printable(node_));
     if (op.window < 0 || !(op.soft_cap >= 0) || !(op.alibi_max_bias >= 0))
       fail(ErrorCode::internal, "node '{}': window {}, soft cap {} and ALiBi bias {} must not be negative",
            printable(node_), op.window, op.soft_cap, op.alibi_max_bias);
+    if (op.chunk < 0 || (op.reach != Reach::all && (op.window != 0 || op.chunk != 0)) ||
+        (op.reach == Reach::encoded && (op.causal || !op.stored)) || (op.chunk != 0 && !op.causal))
+      fail(ErrorCode::internal,
+           "node '{}': window {}, chunks of {}, {} and the positions of an encoder do not go together",
+           printable(node_), op.window, op.chunk, op.causal ? "causal" : "not causal");
     if (op.sinks) check_vector(*op.sinks, op.heads);
+    if (op.distance_bias) {
+      check_matrix(*op.distance_bias);
+      const std::int64_t exact = op.distance_bias->rows() / (op.causal ? 2 : 4);
+      if (op.distance_bias->width() != op.heads || exact < 1 || op.max_distance <= exact ||
+          op.max_distance > kMostDistance)
+        fail(ErrorCode::bad_file,
+             "node '{}': weight '{}' is {}, with distances up to {}; expected a bias for each of {} heads, "
+             "enough rows and distances from {} to {}",
+             printable(node_), printable(op.distance_bias->name), shape_text(*op.distance_bias),
+             op.max_distance, op.heads, exact + 1, kMostDistance);
+    }
     return {Rows::tokens, product(node_, "outputs", op.heads, op.v_dim)};
+  }
+
+  ValueInfo operator()(const StoreKv& op) const {
+    check_kept(op.k, op.v, op.layer, {op.kv_heads, op.head_dim, op.v_dim});
+    return {Rows::tokens, 1};
   }
 
   ValueInfo operator()(const Glu& op) const {
@@ -99,8 +121,13 @@ class ShapeRule {
            printable(node_), op.alpha_p, op.alpha_n, op.beta, op.eps);
     return info(op.x);
   }
+  ValueInfo operator()(const GaussianTopK& op) const {
+    if (!std::isfinite(op.deviations))
+      fail(ErrorCode::internal, "node '{}': the number of deviations is not a number", printable(node_));
+    return info(op.x);
+  }
   ValueInfo operator()(const PositionTemperature& op) const {
-    if (!std::isfinite(op.scale) || op.length < 1)
+    if (!std::isfinite(op.scale) || op.length < 1 || op.offset < 0)
       fail(ErrorCode::internal,
            "node '{}': a temperature of {} over {} positions needs a number and a length", printable(node_),
            op.scale, op.length);
@@ -112,6 +139,13 @@ class ShapeRule {
     return a.rows == b.rows && b.width == 1 ? a : same(op.a, op.b);
   }
   ValueInfo operator()(const Scale& op) const { return info(op.x); }
+  ValueInfo operator()(const Mix& op) const {
+    const ValueInfo x = info(op.x), weights = info(op.weights);
+    if (x.rows != weights.rows)
+      fail(ErrorCode::internal, "node '{}' mixes rows of tokens and of outputs", printable(node_));
+    const std::int64_t part = part_width("the input", x, op.parts);
+    return {x.rows, product(node_, "its output", part_width("the weights", weights, op.parts), part)};
+  }
   ValueInfo operator()(const AddAdapted& op) const {
     if (op.adapter < 0 || op.adapter >= kMaxAdapters || !std::isfinite(op.scale))
       fail(ErrorCode::internal, "node '{}': adapter {} with a scale of {}; expected 0 to {} and a number",
@@ -119,6 +153,10 @@ class ShapeRule {
     return same(op.x, op.delta);
   }
   ValueInfo operator()(const AddVector& op) const {
+    check_vector(op.vector, info(op.x).width);
+    return info(op.x);
+  }
+  ValueInfo operator()(const MulVector& op) const {
     check_vector(op.vector, info(op.x).width);
     return info(op.x);
   }
@@ -161,6 +199,7 @@ class ShapeRule {
     if (!std::isfinite(op.scale))
       fail(ErrorCode::internal, "node '{}': the scale is not a number", printable(node_));
     if (op.bias) check_vector(*op.bias, x.width);
+    if (op.expert_scale) check_vector(*op.expert_scale, x.width);
     return {x.rows, 2 * op.used};
   }
 
@@ -190,6 +229,33 @@ class ShapeRule {
   ValueInfo operator()(const Pool& op) const { return {Rows::outputs, tokens(op.x).width}; }
 
  private:
+  /// The layer's shape so far; null before its first use.
+  const KvShape* layer_shape(std::int32_t layer) const {
+    if (layer < 0 || layer == std::numeric_limits<std::int32_t>::max())
+      fail(ErrorCode::internal, "node '{}': cache layer {} is out of range", printable(node_), layer);
+    if (layer >= graph_.kv_layers) return nullptr;
+    const KvShape& shape = graph_.kv_shapes[static_cast<std::size_t>(layer)];
+    return shape.kv_heads != 0 ? &shape : nullptr;
+  }
+
+  /// Keys and values that a node stores.
+  void check_kept(Value k, Value v, std::int32_t layer, const KvShape& shape) const {
+    check_width("k", tokens(k), product(node_, "keys", shape.kv_heads, shape.key_dim));
+    check_width("v", tokens(v), product(node_, "values", shape.kv_heads, shape.value_dim));
+    if (layer_shape(layer) != nullptr)
+      fail(ErrorCode::internal, "node '{}': cache layer {} already belongs to another attention op",
+           printable(node_), layer);
+  }
+
+  /// Keys and values that another node has stored.
+  void check_stored(const Attention& op) const {
+    const KvShape* shape = layer_shape(op.layer);
+    const KvShape wanted{op.kv_heads, op.head_dim, op.v_dim};
+    if (shape == nullptr ? op.reach != Reach::encoded : *shape != wanted)
+      fail(ErrorCode::internal, "node '{}': cache layer {} does not hold {} heads of {} and {} elements",
+           printable(node_), op.layer, op.kv_heads, op.head_dim, op.v_dim);
+  }
+
   ValueInfo info(Value v) const {
     if (v.id >= graph_.values.size())
       fail(ErrorCode::internal, "node '{}' reads value {}, but the graph has {} values", printable(node_),

@@ -39,6 +39,8 @@ struct SequenceRows {
   std::span<const std::uint32_t> pages;
   /// A factor for each of the graph's adapters, [graph.adapters]; empty: the sequence uses none.
   std::span<const float> adapters{};
+  /// Leading positions that an encoder filled (graph::Reach); 0: none.
+  std::int32_t encoded = 0;
 };
 
 struct Step {

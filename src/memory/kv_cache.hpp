@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "graph/graph.hpp"
 #include "graph/step.hpp"
-#include "models/model.hpp"
 
 namespace quipu::memory {
 
@@ -34,19 +34,20 @@ struct KvOptions {
 /// What a page's bytes mean: a state file is only good for a pool of the same shape.
 struct PageShape {
   DType k_dtype = DType::f16, v_dtype = DType::f16;
-  std::uint32_t key_dim = 0, value_dim = 0;  ///< head sizes
-  std::vector<std::uint32_t> kv_heads;       ///< per cache layer
-  std::uint32_t vocab = 0;                   ///< bound of the token ids
+  std::uint32_t key_dim = 0, value_dim = 0;  ///< head sizes: the largest of all layers
+  std::vector<std::uint32_t> kv_heads;       ///< per cache layer; 0: the layer is not used
+  std::vector<graph::KvShape> layers;
+  std::uint32_t vocab = 0;  ///< bound of the token ids
 };
 
 /// All layers' pages, with reference counts. Not thread-safe: owned by one engine.
 class PagePool {
  public:
   /// Allocates the whole pool from `device`; the operating system provides the bytes when they are first
-  /// written. The backend must outlive the pool. Cache layer i has the heads of model layer i. Throws `Error`
-  /// (out_of_memory, invalid_argument for a dtype or head size that does not fit).
-  PagePool(backends::Backend& backend, int device, const models::Hyperparameters& hyper,
-           std::int32_t kv_layers, const KvOptions& options);
+  /// written. The backend must outlive the pool. `layers`: Graph::kv_shapes; `vocab`: bound of the token ids.
+  /// Throws `Error` (out_of_memory, invalid_argument for a dtype or head size that does not fit).
+  PagePool(backends::Backend& backend, int device, std::span<const graph::KvShape> layers,
+           std::uint32_t vocab, const KvOptions& options);
   ~PagePool();
 
   /// A page with count 1, or nothing when the pool is exhausted.
@@ -67,8 +68,7 @@ class PagePool {
   const PageShape& shape() const;
 
   /// Bytes of one page over all pools for a model, before anything is allocated.
-  static std::size_t bytes_per_page(const models::Hyperparameters& hyper, std::int32_t kv_layers, DType k,
-                                    DType v);
+  static std::size_t bytes_per_page(std::span<const graph::KvShape> layers, DType k, DType v);
 
  private:
   struct Impl;

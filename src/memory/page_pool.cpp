@@ -17,28 +17,21 @@ bool is_cache_dtype(DType dtype) {
   return std::ranges::find(graph::kCacheDtypes, dtype) != graph::kCacheDtypes.end();
 }
 
-/// Bytes of `heads` heads of one page of one layer; saturates instead of wrapping.
-std::size_t side_bytes(std::uint32_t heads, std::uint32_t head_dim, DType dtype, std::string_view side) {
+/// Bytes of `heads` heads of one page of one layer.
+std::size_t side_bytes(std::int64_t heads, std::int64_t head_dim, DType dtype, std::string_view side) {
   if (!is_cache_dtype(dtype)) {
     fail(ErrorCode::invalid_argument,
          "the cache type of {} is {}, allowed are F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL", side,
          to_string(dtype));
   }
+  if (heads == 0) return 0;
   if (head_dim == 0 || head_dim % info(dtype).block_size != 0) {
     fail(ErrorCode::invalid_argument,
          "the cache type {} of {} needs a head size that is a multiple of {}, the model's is {}",
          to_string(dtype), side, info(dtype).block_size, head_dim);
   }
-  const std::size_t row = quipu::row_bytes(dtype, head_dim);
-  return row * heads * static_cast<std::size_t>(graph::kPagePositions);
-}
-
-std::uint32_t heads_of_layer(const models::Hyperparameters& hyper, std::size_t layer) {
-  if (layer >= hyper.kv_heads.size()) {
-    fail(ErrorCode::internal, "the graph uses cache layer {}, the hyperparameters describe {} layers", layer,
-         hyper.kv_heads.size());
-  }
-  return hyper.kv_heads[layer];
+  const std::size_t row = quipu::row_bytes(dtype, static_cast<std::size_t>(head_dim));
+  return row * static_cast<std::size_t>(heads * graph::kPagePositions);
 }
 
 /// A fixed shuffle (Fisher-Yates on philox).
@@ -61,23 +54,24 @@ struct PagePool::Impl {
   PageShape shape;
 };
 
-std::size_t PagePool::bytes_per_page(const models::Hyperparameters& hyper, std::int32_t kv_layers, DType k,
-                                     DType v) {
+std::size_t PagePool::bytes_per_page(std::span<const graph::KvShape> layers, DType k, DType v) {
   std::size_t bytes = 0;
-  for (std::size_t layer = 0; layer < static_cast<std::size_t>(kv_layers); ++layer) {
-    const std::uint32_t heads = heads_of_layer(hyper, layer);
-    bytes += side_bytes(heads, hyper.key_dim, k, "keys") + side_bytes(heads, hyper.value_dim, v, "values");
-  }
+  for (const graph::KvShape& layer : layers)
+    bytes += side_bytes(layer.kv_heads, layer.key_dim, k, "keys") +
+             side_bytes(layer.kv_heads, layer.value_dim, v, "values");
   return bytes;
 }
 
-PagePool::PagePool(backends::Backend& backend, int device, const models::Hyperparameters& hyper,
-                   std::int32_t kv_layers, const KvOptions& options)
+PagePool::PagePool(backends::Backend& backend, int device, std::span<const graph::KvShape> layers,
+                   std::uint32_t vocab, const KvOptions& options)
     : impl_(std::make_unique<Impl>()) {
   Impl& pool = *impl_;
   pool.options = options;
-  pool.page_bytes = bytes_per_page(hyper, kv_layers, options.k_dtype, options.v_dtype);
-  pool.shape = {options.k_dtype, options.v_dtype, hyper.key_dim, hyper.value_dim, {}, hyper.vocab};
+  pool.page_bytes = bytes_per_page(layers, options.k_dtype, options.v_dtype);
+  pool.shape.k_dtype = options.k_dtype;
+  pool.shape.v_dtype = options.v_dtype;
+  pool.shape.layers.assign(layers.begin(), layers.end());
+  pool.shape.vocab = vocab;
   if (pool.page_bytes > 0 && options.pages > std::numeric_limits<std::size_t>::max() / pool.page_bytes) {
     fail(ErrorCode::out_of_memory, "{} cache pages of {} bytes exceed the address space", options.pages,
          pool.page_bytes);
@@ -86,18 +80,19 @@ PagePool::PagePool(backends::Backend& backend, int device, const models::Hyperpa
   // A page is one piece of memory, layer after layer, keys before values: short contexts touch few pages of
   // the system, also where those are huge.
   std::byte* next = pool.buffer->data();
-  for (std::size_t layer = 0; layer < static_cast<std::size_t>(kv_layers); ++layer) {
-    const std::uint32_t heads = heads_of_layer(hyper, layer);
+  for (const graph::KvShape& layer : layers) {
     graph::KvLayer kv;
     kv.k_dtype = options.k_dtype;
     kv.v_dtype = options.v_dtype;
     kv.k_page_bytes = kv.v_page_bytes = pool.page_bytes;
     kv.k = next;
-    next += side_bytes(heads, hyper.key_dim, options.k_dtype, "keys");
+    next += side_bytes(layer.kv_heads, layer.key_dim, options.k_dtype, "keys");
     kv.v = next;
-    next += side_bytes(heads, hyper.value_dim, options.v_dtype, "values");
+    next += side_bytes(layer.kv_heads, layer.value_dim, options.v_dtype, "values");
     pool.layers.push_back(kv);
-    pool.shape.kv_heads.push_back(heads);
+    pool.shape.key_dim = std::max(pool.shape.key_dim, static_cast<std::uint32_t>(layer.key_dim));
+    pool.shape.value_dim = std::max(pool.shape.value_dim, static_cast<std::uint32_t>(layer.value_dim));
+    pool.shape.kv_heads.push_back(static_cast<std::uint32_t>(layer.kv_heads));
   }
   pool.references.assign(options.pages, 0);
   pool.free.resize(options.pages);

@@ -44,6 +44,10 @@ std::uint64_t with_shape(std::uint64_t fingerprint, const PageShape& shape) {
                                      static_cast<std::uint32_t>(shape.v_dtype), shape.key_dim,
                                      shape.value_dim, static_cast<std::uint32_t>(graph::kPagePositions)};
   numbers.insert(numbers.end(), shape.kv_heads.begin(), shape.kv_heads.end());
+  for (const graph::KvShape& layer : shape.layers)  // where head sizes differ
+    if (layer.key_dim != shape.key_dim || layer.value_dim != shape.value_dim)
+      numbers.insert(numbers.end(), {static_cast<std::uint32_t>(layer.key_dim),
+                                     static_cast<std::uint32_t>(layer.value_dim)});
   return xxh64(std::as_bytes(std::span(numbers)), fingerprint);
 }
 

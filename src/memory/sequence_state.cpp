@@ -16,15 +16,15 @@ namespace {
 /// Zeroes the positions from `used` on: they hold leftovers of other sequences, or nothing.
 void clear_unused(const PagePool& pool, std::size_t used, std::byte* page) {
   const PageShape& shape = pool.shape();
-  const auto clear_side = [&](std::uint32_t heads, DType dtype, std::uint32_t head_dim) {
-    const std::size_t row = quipu::row_bytes(dtype, head_dim);
+  const auto clear_side = [&](std::int64_t heads, DType dtype, std::int64_t head_dim) {
+    const std::size_t row = quipu::row_bytes(dtype, static_cast<std::size_t>(head_dim));
     const std::size_t head_bytes = row * static_cast<std::size_t>(graph::kPagePositions);
-    for (std::uint32_t head = 0; head < heads; ++head, page += head_bytes)
+    for (std::int64_t head = 0; head < heads; ++head, page += head_bytes)
       std::memset(page + used * row, 0, head_bytes - used * row);
   };
-  for (const std::uint32_t heads : shape.kv_heads) {
-    clear_side(heads, shape.k_dtype, shape.key_dim);
-    clear_side(heads, shape.v_dtype, shape.value_dim);
+  for (const graph::KvShape& layer : shape.layers) {
+    clear_side(layer.kv_heads, shape.k_dtype, layer.key_dim);
+    clear_side(layer.kv_heads, shape.v_dtype, layer.value_dim);
   }
 }
 

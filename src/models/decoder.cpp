@@ -20,24 +20,32 @@ TensorView rows_of(const TensorView& weight, std::int64_t first, std::int64_t co
   return part;
 }
 
-namespace {
-
-/// A weight of ones, for norms that have none; it lives as long as the program.
-TensorView ones(std::int64_t size) {
+TensorView constant(std::int64_t size, float value) {
   static std::mutex mutex;
-  static std::map<std::int64_t, std::vector<float>> all;
+  static std::map<std::pair<std::int64_t, float>, std::vector<float>> all;
   const std::lock_guard lock(mutex);
-  std::vector<float>& values = all[size];
-  values.resize(static_cast<std::size_t>(size), 1.0f);
+  std::vector<float>& values = all[{size, value}];
+  values.resize(static_cast<std::size_t>(size), value);
   TensorView view;
-  view.name = "ones";
+  view.name = "constant";
   view.dtype = DType::f32;
   view.shape[0] = size;
   view.data = reinterpret_cast<const std::byte*>(values.data());
   return view;
 }
 
-}  // namespace
+float first_of(const TensorView& weight) {
+  float value = 0;
+  info(weight.dtype).decode(weight.data, &value, 1);
+  return value;
+}
+
+TensorView matrix_of(const TensorView& weight, std::int64_t index) {
+  TensorView part = weight;
+  part.shape[2] = 1;
+  part.data += static_cast<std::size_t>(index * weight.shape[1]) * weight.row_bytes();
+  return part;
+}
 
 void refuse_experts(const Hyperparameters& h) {
   if (h.experts.count > 0)
@@ -67,6 +75,7 @@ Rotary Decoder::rotary(bool neox) const {
 Rotary Decoder::windowed_rotary(bool neox, double base) const {
   Hyperparameters plain = hyper;
   plain.rope_freq_base = hyper.rope_freq_base_windowed > 0 ? hyper.rope_freq_base_windowed : base;
+  plain.rope_dims = hyper.rope_dims_windowed;
   plain.rope_scaling.type = RopeScalingType::none;
   return {neox, rope_frequencies(plain, std::nullopt)};
 }
@@ -79,11 +88,15 @@ std::vector<Block> Decoder::blocks() {
 
 Value Decoder::norm(Value x, const std::string& name, std::int64_t size, std::int64_t heads) {
   if (norm_kind == Norm::layer_without_weights)
-    return g.at(name).layer_norm(x, ones(size), std::nullopt, hyper.norm_eps);
+    return g.at(name).layer_norm(x, constant(size, 1), std::nullopt, hyper.norm_eps);
   const TensorView weight = weights.get(name + ".weight", {size, heads});
   g.at(name);
   if (norm_kind == Norm::rms) return g.rms_norm(x, weight, hyper.norm_eps);
   return g.layer_norm(x, weight, weights.find(name + ".bias", {size, heads}), hyper.norm_eps);
+}
+
+Value Decoder::unit(Value x, const std::string& name, std::int64_t size) {
+  return g.at(name).rms_norm(x, constant(size, 1), hyper.norm_eps);
 }
 
 Value Decoder::linear(Value x, const std::string& name, std::int64_t to) {
@@ -93,7 +106,7 @@ Value Decoder::linear(Value x, const std::string& name, std::int64_t to) {
 
 graph::Graph Decoder::finish(Value x, float scale) {
   const std::int64_t width = hyper.embedding, vocab = hyper.vocab;
-  x = norm(x, "output_norm", width);
+  x = norm(x, prefix + "output_norm", width);
   if (hyper.vectors) return vectors(x);
   auto output = weights.find("output.weight", {width, vocab});
   if (!output) output = weights.get("token_embd.weight", {width, vocab});
@@ -154,16 +167,30 @@ graph::Graph Decoder::vectors(Value x, graph::Activation head) {
 
 // ---- a block ----
 
+namespace {
+
+/// Head size of a block: that of windowed ones, where the file has one.
+std::uint32_t own_dim(const Hyperparameters& h, std::uint32_t index, std::uint32_t windowed,
+                      std::uint32_t usual) {
+  return windowed > 0 && h.windowed[index] ? windowed : usual;
+}
+
+}  // namespace
+
 Block::Block(Decoder& decoder, std::uint32_t index)
     : index(index),
       last(index + 1 == decoder.hyper.layers),
       width(decoder.hyper.embedding),
       heads(decoder.hyper.heads[index]),
       kv_heads(decoder.hyper.kv_heads[index]),
-      key_dim(decoder.hyper.key_dim),
-      value_dim(decoder.hyper.value_dim),
+      key_dim(own_dim(decoder.hyper, index, decoder.hyper.key_dim_windowed, decoder.hyper.key_dim)),
+      value_dim(own_dim(decoder.hyper, index, decoder.hyper.value_dim_windowed, decoder.hyper.value_dim)),
       hidden(decoder.hyper.feed_forward[index]),
       decoder_(decoder) {}
+
+std::string Block::name(std::string_view part) const {
+  return fmt::format("{}blk.{}.{}", decoder_.prefix, index, part);
+}
 
 graph::Builder& Block::at(std::string_view part) { return decoder_.g.at(name(part)); }
 
@@ -218,7 +245,7 @@ Value Block::attend(const Heads& h, const AttentionStyle& style) {
                              .attention({.q = h.q,
                                          .k = h.k,
                                          .v = h.v,
-                                         .layer = static_cast<std::int32_t>(index),
+                                         .layer = static_cast<std::int32_t>(style.keys_of.value_or(index)),
                                          .heads = heads,
                                          .kv_heads = kv_heads,
                                          .head_dim = key_dim,
@@ -228,7 +255,9 @@ Value Block::attend(const Heads& h, const AttentionStyle& style) {
                                          .soft_cap = hyper.attention_soft_cap,
                                          .sinks = decoder_.weights.find(name("attn_sinks.weight"), {heads}),
                                          .alibi_max_bias = hyper.alibi_max_bias,
-                                         .causal = hyper.causal});
+                                         .causal = hyper.causal,
+                                         .stored = style.keys_of.has_value(),
+                                         .chunk = style.chunk});
   return linear(wanted(attended), "attn_output", width);
 }
 
@@ -262,6 +291,20 @@ std::int64_t Block::window(std::uint32_t every) const {
   const bool windowed =
       !hyper.windowed.empty() ? hyper.windowed[index] : every == 0 || index % every < every - 1;
   return windowed ? hyper.sliding_window : 0;
+}
+
+std::optional<std::uint32_t> Block::shares(std::uint32_t every) const {
+  const std::uint32_t own = decoder_.hyper.layers - decoder_.hyper.shared_kv_layers;
+  if (index < own) return std::nullopt;
+  // Files may hold keys and values of the block's own that it has no use for (Gemma 3n): known, so not warned
+  // of.
+  (void)decoder_.weights.find(name("attn_k.weight"), {width, kv_heads * key_dim});
+  (void)decoder_.weights.find(name("attn_v.weight"), {width, kv_heads * value_dim});
+  (void)decoder_.weights.find(name("attn_k_norm.weight"), {key_dim});
+  for (std::uint32_t before = own; before-- > 0;)
+    if ((Block(decoder_, before).window(every) > 0) == (window(every) > 0)) return before;
+  fail(ErrorCode::bad_file, "{}.attention.shared_kv_layers is {}: block {} has no block before it to share",
+       decoder_.hyper.architecture, decoder_.hyper.shared_kv_layers, index);
 }
 
 Value Block::wanted(Value x) {

@@ -25,6 +25,9 @@ struct Rotary {
 struct AttentionStyle {
   std::int64_t window = 0;  ///< positions a token sees, itself included; 0: all
   float scale = 0;          ///< of the scores; 0: attention.scale of the file, or 1 / sqrt(head size)
+  std::int64_t chunk = 0;   ///< a token sees its own run of so many positions; 0: all
+  /// The block whose keys and values are read, where this one has none (Block::shares).
+  std::optional<std::uint32_t> keys_of = {};
 };
 
 /// What differs between one mixture of experts and another.
@@ -34,7 +37,9 @@ struct ExpertStyle {
   float scale = 0;             ///< of the weights; 0: expert_weights_scale of the file, or 1
   std::int64_t group_top = 1;  ///< experts a group counts for, where the file has groups
   graph::Activation activation = graph::Activation::silu;
-  float limit = 0, up_shift = 0;  ///< of the glu (graph::Glu)
+  float limit = 0, up_shift = 0;               ///< of the glu (graph::Glu)
+  std::optional<graph::Value> routed_by = {};  ///< what the router reads; empty: what the experts read
+  bool weighs_input = false;  ///< the weights multiply what the experts read, not what they give
 };
 
 class Decoder;
@@ -83,6 +88,9 @@ class Block {
   /// The file's window for this block; 0 where every position is seen. Without a pattern in the file all but
   /// every `every`-th block have it (1: none, 0: all).
   std::int64_t window(std::uint32_t every) const;
+  /// The block whose keys and values this one shares, if it is among the file's last ones that do: the last
+  /// one of those before with a window like this one, or without one. `every` as in `window`.
+  std::optional<std::uint32_t> shares(std::uint32_t every) const;
   /// Whether the file has blk.N.part.weight.
   bool has(std::string_view part, std::int64_t size) const;
 
@@ -94,7 +102,7 @@ class Block {
 
   /// The builder, set to name what comes next "blk.N.part".
   graph::Builder& at(std::string_view part);
-  std::string name(std::string_view part) const { return fmt::format("blk.{}.{}", index, part); }
+  std::string name(std::string_view part) const;
 
  private:
   graph::Value chosen_experts(graph::Value x, const ExpertStyle& style);
@@ -109,6 +117,7 @@ class Decoder {
   const Hyperparameters& hyper;
   const WeightSource& weights;
   const Norm norm_kind;
+  std::string prefix;  ///< of the names of blocks and of output_norm: "dec."
   graph::Builder g;
 
   /// Rows of token_embd.weight, times `scale`; 0: embedding_scale of the file, or 1.
@@ -120,6 +129,8 @@ class Decoder {
   std::vector<Block> blocks();
   /// A norm named by its weight, which has `size` elements, or as many for each of `heads`.
   graph::Value norm(graph::Value x, const std::string& name, std::int64_t size, std::int64_t heads = 1);
+  /// RMS norm without a weight, over heads of `size`.
+  graph::Value unit(graph::Value x, const std::string& name, std::int64_t size);
   graph::Value linear(graph::Value x, const std::string& name, std::int64_t to);
   /// output_norm, then logits by output.weight, or by the embedding when the file has none, times `scale`,
   /// under the file's final soft cap; or `vectors`, if those are asked for.
@@ -133,6 +144,12 @@ class Decoder {
   bool pools_all_rows() const;
 };
 
+/// A vector of `size` equal values, which lives as long as the program.
+TensorView constant(std::int64_t size, float value);
+/// One matrix of a tensor that holds several.
+TensorView matrix_of(const TensorView& weight, std::int64_t index);
+/// The first element of a weight.
+float first_of(const TensorView& weight);
 /// Rows [first, first + count) of a matrix or vector of the file.
 TensorView rows_of(const TensorView& weight, std::int64_t first, std::int64_t count);
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "models/keys.hpp"
 #include "models/model.hpp"
@@ -49,8 +50,12 @@ void read_epsilon(const Keys& keys, Hyperparameters& h) {
 
 void read_window(const Keys& keys, Hyperparameters& h) {
   constexpr std::string_view kPattern = "attention.sliding_window_pattern";
-  h.sliding_window = keys.try_count("attention.sliding_window", 0, UINT32_MAX).value_or(0);
+  const auto window = keys.try_count("attention.sliding_window", 0, UINT32_MAX);
+  h.states_window = window.has_value();
+  h.sliding_window = window.value_or(0);
   h.rope_freq_base_windowed = keys.try_number("rope.freq_base_swa", 1, 1e15, true).value_or(0);
+  h.shared_kv_layers =
+      keys.try_count("attention.shared_kv_layers", 0, h.layers > 0 ? h.layers - 1 : 0).value_or(0);
   const gguf::Value* pattern = keys.metadata().find(keys.key(kPattern));
   if (pattern == nullptr) return;
   if (pattern->type != gguf::ValueType::array) {
@@ -70,6 +75,24 @@ void read_window(const Keys& keys, Hyperparameters& h) {
     keys.reject(kPattern, fmt::format("an array of {}", flags.size()),
                 fmt::format("a number, or a flag for each of the {} blocks", h.layers));
   for (std::uint32_t i = 0; i < h.layers; ++i) h.windowed.push_back(flags[i] != 0);
+  h.key_dim_windowed = keys.try_count("attention.key_length_swa", 1, kMaxHeadDim).value_or(0);
+  h.value_dim_windowed = keys.try_count("attention.value_length_swa", 1, kMaxHeadDim).value_or(0);
+}
+
+/// Gemma 3n: embeddings of each block's own, several streams, sparse activations.
+void read_streams(const Keys& keys, Hyperparameters& h) {
+  constexpr std::string_view kSparsity = "activation_sparsity_scale";
+  h.per_layer_width = keys.try_count("embedding_length_per_layer_input", 0, kMaxWidth).value_or(0);
+  h.altup_inputs = keys.try_count("altup.num_inputs", 1, 64).value_or(0);
+  if (h.altup_inputs > 0)
+    h.altup_active = keys.try_count("altup.active_idx", 0, h.altup_inputs - 1).value_or(0);
+  if (keys.metadata().find(keys.key(kSparsity)) == nullptr) return;
+  const std::vector<float> values = *keys.metadata().try_floats(keys.key(kSparsity));
+  h.sparsity.assign(values.begin(), values.end());
+  const auto is_usable = [](double v) { return v < std::numeric_limits<double>::infinity(); };
+  if (h.sparsity.size() != h.layers || !std::all_of(h.sparsity.begin(), h.sparsity.end(), is_usable))
+    keys.reject(kSparsity, fmt::format("an array of {}", h.sparsity.size()),
+                fmt::format("a number, or -infinity, for each of the {} blocks", h.layers));
 }
 
 void read_scales(const Keys& keys, Hyperparameters& h) {
@@ -83,6 +106,7 @@ void read_scales(const Keys& keys, Hyperparameters& h) {
   h.attention_soft_cap = read("attn_logit_softcapping");
   h.final_soft_cap = read("final_logit_softcapping");
   h.temperature_scale = read("attention.temperature_scale");
+  h.temperature_length = keys.try_count("attention.temperature_length", 1, UINT32_MAX).value_or(0);
   h.clamp_qkv = read("attention.clamp_kqv");
   h.alibi_max_bias = read("attention.max_alibi_bias");
   if (const auto parallel = keys.metadata().try_bool(keys.key("use_parallel_residual")))
@@ -168,8 +192,14 @@ void read_rope_dims(const Keys& keys, Hyperparameters& h) {
     keys.reject("rope.dimension_count", fmt::format("{}", *dims),
                 fmt::format("at most the head size, {}", h.key_dim));
   h.rope_dims = dims.value_or(h.key_dim);
+  h.rope_dims_windowed = h.key_dim_windowed > 0 ? h.key_dim_windowed : h.rope_dims;
+  if (const auto windowed = keys.try_count("rope.dimension_count_swa", 2, h.rope_dims_windowed))
+    h.rope_dims_windowed = *windowed;
   if (h.rope_dims % 2 != 0)
     keys.reject(dims ? "rope.dimension_count" : "attention.key_length", fmt::format("{}", h.rope_dims),
+                "an even number: rotary embedding turns pairs");
+  if (h.rope_dims_windowed % 2 != 0)
+    keys.reject("rope.dimension_count_swa", fmt::format("{}", h.rope_dims_windowed),
                 "an even number: rotary embedding turns pairs");
 }
 
@@ -208,6 +238,7 @@ Hyperparameters read_hyperparameters(const gguf::File& file, std::string_view ar
   read_heads(keys, h);
   read_epsilon(keys, h);
   read_window(keys, h);
+  read_streams(keys, h);
   read_scales(keys, h);
   read_xielu(keys, h);
   read_latent(keys, h);

@@ -88,15 +88,23 @@ struct Hyperparameters {
   RopeScaling rope_scaling;
   float norm_eps = 0;
   std::uint32_t sliding_window = 0;  ///< positions a token attends to, itself included; 0: all
+  bool states_window = false;        ///< the file has attention.sliding_window, be it 0
   /// attention.sliding_window_pattern. A number n: all but every n-th block have the window; an array: one
   /// flag a block. Empty: the architecture's own rule.
   std::vector<bool> windowed;
   double rope_freq_base_windowed = 0;  ///< of blocks with a window; 0: rope_freq_base
+  /// Of blocks with a window, by `windowed`; 0: as the others.
+  std::uint32_t key_dim_windowed = 0, value_dim_windowed = 0, rope_dims_windowed = 0;
+  std::uint32_t shared_kv_layers = 0;  ///< so many blocks at the end read keys and values of earlier ones
+  std::uint32_t per_layer_width = 0;   ///< of the embeddings that blocks have of their own; 0: none
+  std::uint32_t altup_inputs = 0, altup_active = 0;
+  std::vector<double> sparsity;  ///< activation_sparsity_scale, [layers]; -infinity: the block is dense
   // Factors and caps; 0: none.
   float embedding_scale = 0, residual_scale = 0, attention_scale = 0, logit_scale = 0;
   float attention_soft_cap = 0, final_soft_cap = 0;
   float clamp_qkv = 0, alibi_max_bias = 0;
-  float temperature_scale = 0;  ///< attention.temperature_scale
+  float temperature_scale = 0;           ///< attention.temperature_scale
+  std::uint32_t temperature_length = 0;  ///< attention.temperature_length; 0: not stated
   struct Xielu {
     std::vector<double> alpha_p, alpha_n, beta, eps;  ///< [layers], or empty
   } xielu;

@@ -27,6 +27,8 @@
   ROW("gemma", build_gemma)               \
   ROW("gemma2", build_gemma2)             \
   ROW("gemma3", build_gemma3)             \
+  ROW("gemma3n", build_gemma3n)           \
+  ROW("gemma4", build_gemma4)             \
   ROW("glm4", build_glm4)                 \
   ROW("glm4moe", build_glm4_moe)          \
   ROW("gpt-oss", build_gpt_oss)           \
@@ -40,6 +42,7 @@
   ROW("internlm2", build_llama)           \
   ROW("jais2", build_nemotron)            \
   ROW("llama", build_llama)               \
+  ROW("llama4", build_llama4)             \
   ROW("minicpm", build_granite)           \
   ROW("minimax-m2", build_minimax_m2)     \
   ROW("mistral3", build_mistral3)         \

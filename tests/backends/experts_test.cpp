@@ -115,6 +115,38 @@ TEST_F(Experts, XieluAgreesWithNumpy) {
          {1e-7, 1.2e-7}, {1e-6, 1e-6});
 }
 
+TEST_F(Experts, WeightsTimesAFactorOfEachExpertAgreeWithNumpy) {
+  expect("expert_scale",
+         {{table("expert_scale.x")},
+          [&](Builder& g, Inputs in) {
+            graph::MoeRoute route = softmax_route(in[0], 3);
+            route.renormalise = true;
+            route.expert_scale = tensor("expert_scale.factors");
+            return g.moe_route(route);
+          }},
+         {1e-7, 1.2e-7}, {1e-7, 2e-6});
+}
+
+TEST_F(Experts, SumsOfPartsAgreeWithNumpy) {
+  expect(
+      "mix",
+      {{table("mix.x"), table("mix.weights")}, [](Builder& g, Inputs in) { return g.mix(in[0], in[1], 3); }},
+      {1e-7, 1.2e-7}, {2e-6, 1e-6});
+}
+
+TEST_F(Experts, TheLargestOfANormalRowAgreeWithNumpy) {
+  expect("gaussian_top_k",
+         {{table("gaussian_top_k.x")}, [](Builder& g, Inputs in) { return g.gaussian_top_k(in[0], 0.7F); }},
+         {1e-7, 1.2e-7}, {4e-6, 1e-6});
+}
+
+TEST_F(Experts, ProductsWithAVectorAgreeWithNumpy) {
+  expect("mul_vector",
+         {{table("mul_vector.x")},
+          [&](Builder& g, Inputs in) { return g.mul_vector(in[0], tensor("mul_vector.vector")); }},
+         kOneRounding, kOneRounding);
+}
+
 TEST_F(Experts, RotationBehindTheFirstElementsAgreesWithNumpy) {
   const auto inv_freq = std::make_shared<const std::vector<double>>(
       std::vector<double>{1, std::pow(10000.0, -0.25), 0.01, std::pow(10000.0, -0.75)});
@@ -155,6 +187,11 @@ TEST_F(Experts, SlicesJoinsFactorsAndPositionsByHand) {
     EXPECT_EQ(difference(growing.run({&four, 1}), std::vector<float>{1, 1.3465736F, 1.3465736F, 1.5493061F},
                          {1e-7, 1e-7}),
               "");
+    // The same a position earlier.
+    OpProgram ahead({{}, [](Builder& g, Inputs) { return g.position_temperature(0.5F, 2, 1); }}, {backend},
+                    4);
+    const BatchSequence from_start{{0, 0, 0, 0}, 0, {0}};
+    EXPECT_EQ(ahead.run({&from_start, 1}), growing.run({&four, 1}));
     OpProgram program({{}, [&](Builder& g, Inputs) { return g.embed_positions(positions); }}, {backend}, 4);
     const BatchSequence late{{0, 0}, 1, {0}};
     EXPECT_EQ(program.run({&late, 1}), (std::vector<float>{1.5F, 2, 2.5F, 3}));

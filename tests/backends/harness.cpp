@@ -124,7 +124,7 @@ std::vector<float> OpProgram::run(std::span<const BatchSequence> sequences, Test
   for (const BatchSequence& sequence : sequences) {
     rows.push_back({static_cast<std::uint32_t>(tokens.size()),
                     static_cast<std::uint32_t>(sequence.tokens.size()), sequence.first_position,
-                    sequence.pages, sequence.adapters});
+                    sequence.pages, sequence.adapters, sequence.encoded});
     tokens.insert(tokens.end(), sequence.tokens.begin(), sequence.tokens.end());
   }
   // Room for one more row, which must stay as it is.

@@ -75,6 +75,7 @@ struct BatchSequence {
   std::int32_t first_position = 0;
   std::vector<std::uint32_t> pages;
   std::vector<float> adapters = {};  ///< factors of the graph's adapters
+  std::int32_t encoded = 0;          ///< leading positions that an encoder filled
 };
 
 /// A compiled case.

@@ -76,6 +76,7 @@ bool is_exempt(const std::string& model, const std::string& key) {
       {"gemma", "tokenizer.ggml.eot_token_id"},
       {"falcon", "falcon.context_length"},  // 2048 whatever config.json says
       {"hunyuan-dense", "tokenizer.ggml.eos_token_id"},
+      {"gemma3n", "gemma3n.activation_sparsity_scale"},  // computed there in float32: the last bits
       {"nemotron", "tokenizer.ggml.unknown_token_id"},
       {"nemotron", "tokenizer.ggml.padding_token_id"},
       {"nemotron", "nemotron.rope.scaling.type"},  // "none", which an absent key means too

@@ -29,7 +29,7 @@ class Folder {
     const auto config = convert::JsonFile::parse("{}", "config.json");
     gguf::Metadata result;
     std::vector<std::string> warnings;
-    convert::add_tokenizer(folder.path(), config, rows, pre, result, warnings);
+    convert::add_tokenizer(folder.path(), config, rows, {pre, "llama"}, result, warnings);
     EXPECT_TRUE(warnings.empty());
     return result;
   }

@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       finish(vocabulary, nullptr);
     } else if (data[0] % 3 == 1) {
       const auto tokenizer = convert::JsonFile::parse(text, "fuzz");
-      convert::read_tokenizer_json(tokenizer, "", vocabulary);
+      convert::read_tokenizer_json(tokenizer, "", "llama", vocabulary);
       finish(vocabulary, &tokenizer);
     } else {
       auto config = convert::JsonFile::parse(text, "fuzz");

@@ -18,14 +18,10 @@ struct PoolSettings {
   std::uint32_t key_dim = 8, value_dim = 4, vocab = 1000;
 };
 
-inline models::Hyperparameters hyperparameters(const PoolSettings& s) {
-  models::Hyperparameters hyper;
-  hyper.layers = static_cast<std::uint32_t>(s.kv_heads.size());
-  hyper.kv_heads = s.kv_heads;
-  hyper.key_dim = s.key_dim;
-  hyper.value_dim = s.value_dim;
-  hyper.vocab = s.vocab;
-  return hyper;
+inline std::vector<graph::KvShape> layers_of(const PoolSettings& s) {
+  std::vector<graph::KvShape> layers;
+  for (const std::uint32_t heads : s.kv_heads) layers.push_back({heads, s.key_dim, s.value_dim});
+  return layers;
 }
 
 /// The backend lives as long as the pool.
@@ -36,8 +32,7 @@ inline std::shared_ptr<memory::PagePool> make_pool(const PoolSettings& s = {}) {
   options.v_dtype = s.v;
   options.pages = s.pages;
   options.scatter = s.scatter;
-  auto* pool = new memory::PagePool(*backend, 0, hyperparameters(s),
-                                    static_cast<std::int32_t>(s.kv_heads.size()), options);
+  auto* pool = new memory::PagePool(*backend, 0, layers_of(s), s.vocab, options);
   return {pool, [backend](memory::PagePool* p) { delete p; }};
 }
 

@@ -27,6 +27,18 @@ TEST(PagePool, PageBytesFollowHeadsAndDtypes) {
   EXPECT_EQ(make_pool(q8)->page_bytes(), 64u * 34 * 3);
 }
 
+TEST(PagePool, LayersMayHaveHeadSizesOfTheirOwnOrNoHeads) {
+  test::FakeBackend backend(1 << 20);
+  const std::vector<graph::KvShape> layers{{2, 8, 4}, {0, 0, 0}, {1, 16, 24}};
+  KvOptions options;
+  options.k_dtype = options.v_dtype = DType::f32;
+  options.pages = 2;
+  const PagePool pool(backend, 0, layers, 1000, options);
+  // 64 positions of floats: 2 heads of 8 + 4, none, 1 head of 16 + 24.
+  EXPECT_EQ(pool.page_bytes(), 64u * 4 * (2 * 12 + 40));
+  EXPECT_EQ(pool.layers()[2].v, pool.layers()[0].k + 64 * 4 * (2 * 12 + 16));
+}
+
 TEST(PagePool, APageIsOnePieceOfMemoryLayerAfterLayer) {
   const auto pool = make_pool();
   const auto layers = pool->layers();
@@ -64,9 +76,9 @@ TEST(PagePool, RefusesABudgetThatIsTooSmall) {
   KvOptions options;
   options.k_dtype = DType::f32;
   options.pages = 3;
-  EXPECT_NO_THROW(PagePool(backend, 0, test::hyperparameters({}), 2, options));
+  EXPECT_NO_THROW(PagePool(backend, 0, test::layers_of({}), 1000, options));
   options.pages = 4;
-  EXPECT_THROW(PagePool(backend, 0, test::hyperparameters({}), 2, options), Error);
+  EXPECT_THROW(PagePool(backend, 0, test::layers_of({}), 1000, options), Error);
 }
 
 TEST(PagePool, HandsOutEveryPageOnceInAnyOrder) {

@@ -28,15 +28,14 @@ class ModelRun {
         backends_{std::move(backend)},
         program_(std::move(graph), backends_, max_rows, max_rows),
         adapters_(std::move(adapters)) {
-    const models::Hyperparameters& h = model_->hyperparameters();
     const auto count =
         static_cast<std::uint32_t>((max_positions + graph::kPagePositions - 1) / graph::kPagePositions);
     // Pages in falling order: a kernel that took page numbers for positions would show.
     for (std::uint32_t i = 0; i < count; ++i) pages_.push_back(count - 1 - i);
-    for (std::uint32_t layer = 0; layer < h.layers; ++layer) {
-      const std::size_t rows = static_cast<std::size_t>(h.kv_heads[layer]) * graph::kPagePositions;
-      const std::size_t k_bytes = rows * row_bytes(kv_dtype, h.key_dim);
-      const std::size_t v_bytes = rows * row_bytes(kv_dtype, h.value_dim);
+    for (const graph::KvShape& layer : program_.graph().kv_shapes) {
+      const auto rows = static_cast<std::size_t>(layer.kv_heads * graph::kPagePositions);
+      const std::size_t k_bytes = rows * row_bytes(kv_dtype, static_cast<std::size_t>(layer.key_dim));
+      const std::size_t v_bytes = rows * row_bytes(kv_dtype, static_cast<std::size_t>(layer.value_dim));
       storage_.emplace_back(k_bytes * count);
       std::byte* k = storage_.back().data();
       storage_.emplace_back(v_bytes * count);

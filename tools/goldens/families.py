@@ -25,6 +25,12 @@ def rope(theta=10000.0, kind="default", **more):
 
 GEMMA3_ROPE = dict(rope_parameters={"sliding_attention": dict(rope_type="default", rope_theta=10000.0),
                                     "full_attention": dict(rope_type="linear", rope_theta=100000.0, factor=4.0)})
+GEMMA3N_ROPE = dict(rope_parameters={"sliding_attention": dict(rope_type="default", rope_theta=10000.0),
+                                     "full_attention": dict(rope_type="default", rope_theta=100000.0)})
+GEMMA4 = dict(num_hidden_layers=5, head_dim=8, global_head_dim=16, sliding_window=9, final_logit_softcapping=20.0,
+              rope_parameters={"sliding_attention": dict(rope_type="default", rope_theta=10000.0),
+                               "full_attention": dict(rope_type="proportional", partial_rotary_factor=0.25,
+                                                      rope_theta=100000.0)})
 YARN = dict(factor=4.0, original_max_position_embeddings=64)
 
 
@@ -87,6 +93,19 @@ FAMILIES = {
     "gemma3": ("Gemma3Text", SMALL | GEMMA3_ROPE
                | dict(num_hidden_layers=7, head_dim=12, query_pre_attn_scalar=12, sliding_window=9,
                       sliding_window_pattern=6, layer_types=_layers("sssssfs"), intermediate_size=40), [70]),
+    "gemma3n": ("Gemma3nText", SMALL | GEMMA3N_ROPE
+                | dict(num_hidden_layers=5, head_dim=12, sliding_window=9, layer_types=_layers("sfssf"),
+                       intermediate_size=40, num_kv_shared_layers=2, laurel_rank=6, hidden_size_per_layer_input=8,
+                       vocab_size_per_layer_input=64, activation_sparsity_pattern=[0.6, 0.9, 0.0, 0.0, 0.0],
+                       final_logit_softcapping=20.0), [40]),
+    "gemma4": ("Gemma4Text", SMALL | GEMMA4
+               | dict(hidden_size_per_layer_input=8, vocab_size_per_layer_input=64, use_double_wide_mlp=True,
+                      num_kv_shared_layers=2, intermediate_size=24, layer_types=_layers("sfssf")), [40]),
+    # The larger ones: keys for values, fewer and larger key heads, experts.
+    "gemma4_moe": ("Gemma4Text", SMALL | GEMMA4
+                   | dict(hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=1,
+                          enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=12,
+                          num_hidden_layers=3, layer_types=_layers("fsf")), [40]),
     "glm4": ("Glm4", SMALL | dict(pad_token_id=0, head_dim=16, attention_bias=True) | rope(partial_rotary_factor=0.5),
              [40]),
     "glm4_moe": ("Glm4Moe", SMALL | SCORED | dict(head_dim=16, use_qk_norm=True, attention_bias=True)
@@ -118,6 +137,9 @@ FAMILIES = {
     # The model code of InternLM2 is not in transformers: a llama block, whose projections its files hold as one.
     "internlm2": ("Llama", SMALL | rope(1000000.0), [40]),
     "jais2": ("Jais2", LAYER | rope(), [40]),
+    "llama4": ("Llama4Text", SMALL | rope(500000.0)
+               | dict(num_hidden_layers=5, head_dim=8, intermediate_size=12, intermediate_size_mlp=40, num_local_experts=4,
+                      interleave_moe_layer_step=2, attention_chunk_size=9, floor_scale=4, attn_scale=0.3), [40]),
     # Nor is MiniCPM's: Granite's block with the usual scale of the scores.
     "minicpm": ("Granite", SMALL | dict(embedding_multiplier=3.0, residual_multiplier=0.6, logits_scaling=2.0,
                                         attention_multiplier=8 ** -0.5) | rope(), [40]),
@@ -228,9 +250,17 @@ def to_gguf(model, config, path, add_vocabulary):
         if hparams["model_type"] in older:
             hparams["architectures"] = [older[hparams["model_type"]]]
         converter = get_model_class(get_model_architecture(hparams, ModelType.TEXT))
+
+        def set_vocab(self):
+            add_vocabulary(self.gguf_writer, config.vocab_size)
+            if config.model_type == "llama4_text":  # sizes that files leave out, which are small here
+                self.gguf_writer.add_sliding_window(config.attention_chunk_size)
+                self.gguf_writer.add_attn_temperature_scale(config.attn_scale)
+                self.gguf_writer.add_attn_temperature_length(config.floor_scale)
+
         own = type(converter.__name__, (converter,), {
             "model_arch": converter.model_arch,
-            "set_vocab": lambda self: add_vocabulary(self.gguf_writer, config.vocab_size),
+            "set_vocab": set_vocab,
             "_register": False,
         })
         writer = own(folder, gguf.LlamaFileType.ALL_F32, path, model_name=path.stem, eager=True, hparams=hparams)

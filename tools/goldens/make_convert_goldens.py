@@ -67,6 +67,14 @@ NOMIC = dict(n_embd=32, n_inner=48, n_head=4, n_layer=2, n_positions=8192, max_t
 
 OLD = {key: value for key, value in BASE.items() if key not in ("num_key_value_heads", "intermediate_size")}
 
+KIND_LAYERS = [kind + "_attention" for kind in ("sliding", "full", "sliding", "sliding", "full")]
+KINDS = dict(rope_parameters={"sliding_attention": dict(rope_type="default", rope_theta=10000.0),
+                              "full_attention": dict(rope_type="default", rope_theta=100000.0)})
+GEMMA4 = dict(head_dim=8, global_head_dim=16, sliding_window=6, tie_word_embeddings=True,
+              rope_parameters={"sliding_attention": dict(rope_type="default", rope_theta=10000.0),
+                               "full_attention": dict(rope_type="proportional", partial_rotary_factor=0.25,
+                                                      rope_theta=100000.0)})
+
 # name: (model class, configuration arguments, tokenizer, saving options)
 MODELS = {
     "llama": ("LlamaForCausalLM", BASE | dict(head_dim=16) | LLAMA3, "bpe", dict(max_shard_size="30KB")),
@@ -96,6 +104,20 @@ MODELS = {
     "gemma3": ("Gemma3ForCausalLM", BASE | SPM | dict(
         num_hidden_layers=3, sliding_window=6, sliding_window_pattern=2, head_dim=12, tie_word_embeddings=True,
         query_pre_attn_scalar=12, layer_types=["sliding_attention", "sliding_attention", "full_attention"]), "spm", {}),
+    "gemma3n": ("Gemma3nForCausalLM", BASE | SPM | KINDS | dict(
+        num_hidden_layers=5, layer_types=KIND_LAYERS, sliding_window=6, head_dim=12, tie_word_embeddings=True,
+        num_kv_shared_layers=2, laurel_rank=6, hidden_size_per_layer_input=8, vocab_size_per_layer_input=352,
+        activation_sparsity_pattern=[0.6, 0.9, 0.75, 0.3, 0.8], intermediate_size=40), "spm", {}),
+    "gemma4": ("Gemma4ForCausalLM", BASE | SPM | GEMMA4 | dict(
+        num_hidden_layers=5, layer_types=KIND_LAYERS, hidden_size_per_layer_input=8, vocab_size_per_layer_input=360,
+        use_double_wide_mlp=True, num_kv_shared_layers=2, intermediate_size=24), "spm", {}),
+    "gemma4_moe": ("Gemma4ForCausalLM", BASE | SPM | GEMMA4 | dict(
+        num_hidden_layers=3, layer_types=KIND_LAYERS[1:2] + KIND_LAYERS[:2], hidden_size_per_layer_input=0,
+        attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=True, num_experts=5, top_k_experts=2,
+        moe_intermediate_size=16), "spm", {}),
+    "llama4": ("Llama4ForCausalLM", BASE | rope(theta=500000.0) | dict(
+        num_hidden_layers=5, head_dim=8, intermediate_size=12, intermediate_size_mlp=40, num_local_experts=4,
+        interleave_moe_layer_step=2, attention_chunk_size=6, floor_scale=4, attn_scale=0.3), "bpe", {}),
     "phi2": ("PhiForCausalLM", BASE | dict(num_key_value_heads=4, intermediate_size=128) | rope(partial_rotary_factor=0.5),
              "bpe", {}),
     "phi3": ("Phi3ForCausalLM", BASE | SPM | dict(original_max_position_embeddings=64, sliding_window=None) | LONG, "spm", {}),
@@ -240,7 +262,7 @@ def randomize(model, generator):
         if name.endswith("bias"):
             scaled = 0.3 * noise
         elif weight.dim() == 1 or "norm" in name.lower():
-            plus_one = type(model).__name__.startswith(("Gemma", "Nemotron"))
+            plus_one = type(model).__name__.startswith(("GemmaFor", "Gemma2", "Gemma3F", "Gemma3T", "Nemotron"))
             scaled = (0 if plus_one else 1) + 0.3 * noise
         elif "embed" in name or "wte" in name or "wpe" in name:
             scaled = noise

@@ -206,6 +206,8 @@ def randomize_family(model, generator):
     for name, buffer in model.named_buffers():
         if name.endswith("correction_bias"):
             buffer.copy_(0.3 * torch.randn(buffer.shape, generator=generator))
+        if name.endswith("layer_scalar"):
+            buffer.add_(0.3 * torch.randn(buffer.shape, generator=generator))
 
 
 def write_own(name, model, config, architecture, dtype):

@@ -369,6 +369,93 @@ parts = [x[0:1].astype(f64), x[1:6].astype(f64), x[6:9].astype(f64)]
 result("pool.mean", np.stack([part.mean(axis=0) for part in parts]))
 result("pool.first", np.stack([part[0] for part in parts]))
 
+# ---- streams (AltUp), sparse activations, weights of experts ----
+
+x, weights = normal(6, 3 * 20), normal(6, 2 * 3)
+put("mix.x", x)
+put("mix.weights", weights)
+result("mix", np.einsum("tij,tjk->tik", weights.reshape(6, 2, 3).astype(f64), x.reshape(6, 3, 20)).reshape(6, -1))
+
+x = normal(6, 50, scale=3) + np.float32(0.5)
+X = x.astype(f64)
+put("gaussian_top_k.x", x)
+cut = X.mean(-1, keepdims=True) + f64(np.float32(0.7)) * X.std(-1, keepdims=True)
+result("gaussian_top_k", np.maximum(0, X - cut))
+
+x, vector = normal(5, 20), normal(20)
+put("mul_vector.x", x)
+put("mul_vector.vector", vector)
+result("mul_vector", x.astype(f64) * vector)
+
+logits, factors = normal(20, 9, scale=2), normal(9)
+put("expert_scale.x", logits)
+put("expert_scale.factors", factors)
+rows = []
+for row in logits:
+    chosen = route(row, 3, "softmax", renormalise=True)
+    rows.append(np.concatenate([chosen[:3], chosen[3:] * factors[chosen[:3].astype(int)]]))
+result("expert_scale", np.stack(rows))
+
+# ---- attention that sees some positions only, or adds to scores by distance ----
+
+
+def bucket(distance, buckets, most, causal):
+    """T5's rule (Raffel et al. 2019), its logarithms in float32 as in the published code."""
+    first = 0
+    if not causal:
+        buckets //= 2
+        first = buckets if distance > 0 else 0
+    apart = max(0, -distance) if causal else abs(distance)
+    exact = buckets // 2
+    if apart < exact:
+        return first + apart
+    share = np.log(np.float32(apart) / np.float32(exact)) / np.float32(math.log(most / exact))
+    return first + min(exact + int(share * np.float32(buckets - exact)), buckets - 1)
+
+
+def masked(q, k, v, scale, hidden, bias):
+    group = q.shape[1] // k.shape[1]
+    k, v = np.repeat(k, group, axis=1).astype(f64), np.repeat(v, group, axis=1).astype(f64)
+    scores = np.where(hidden, -np.inf, np.einsum("ihd,jhd->hij", q.astype(f64), k) * scale + bias)
+    p = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.einsum("hij,jhd->ihd", p / p.sum(-1, keepdims=True), v)
+
+
+SEEN = {  # positions, encoded ones, heads, kv_heads, head_dim, options
+    "chunks": (150, 0, 4, 2, 8, dict(chunk=37)),
+    "distance": (150, 0, 2, 2, 8, dict(buckets=8, most=20)),
+    "far": (300, 0, 2, 1, 8, dict(buckets=32, most=128)),
+    "both_ways": (150, 0, 3, 3, 8, dict(buckets=16, most=40, causal=False)),
+    "decoded": (130, 70, 2, 1, 8, dict(buckets=8, most=20)),
+    "encoded": (130, 70, 4, 2, 8, dict(causal=False)),
+}
+for name, (n, encoded, heads, kv_heads, d, options) in SEEN.items():
+    q, k, v = normal(n, heads, d, scale=2), normal(n, kv_heads, d), normal(n, kv_heads, d)
+    i, j = np.arange(n)[:, None], np.arange(n)[None, :]
+    causal = options.get("causal", True)
+    hidden, bias = (j > i) if causal else (j < 0) | (i < 0), 0.0
+    if "chunk" in options:
+        hidden = hidden | (i // options["chunk"] != j // options["chunk"])
+    if name == "decoded":
+        hidden = hidden | (j < encoded)
+    if name == "encoded":
+        hidden = hidden | (j >= encoded)
+    if "buckets" in options:
+        table = normal(options["buckets"], heads, scale=2)
+        put(f"seen.{name}.distance_bias", table)
+        numbers = np.array([[bucket(b - a, options["buckets"], options["most"], causal) for b in range(n)]
+                            for a in range(n)])
+        bias = table[numbers].transpose(2, 0, 1)
+    y = masked(q, k, v, f64(np.float32(0.5)), hidden, bias).reshape(n, -1)
+    result(f"seen.{name}", y[encoded:])
+    for part, array in dict(q=q, k=k, v=v).items():
+        put(f"seen.{name}.{part}", array.reshape(n, -1))
+    for key, value in dict(heads=heads, kv_heads=kv_heads, head_dim=d, encoded=encoded, chunk=options.get("chunk", 0),
+                           most=options.get("most", 0)).items():
+        writer.add_uint32(f"seen.{name}.{key}", value)
+    writer.add_bool(f"seen.{name}.causal", causal)
+writer.add_array("seen.cases", list(SEEN))
+
 writer.write_header_to_file()
 writer.write_kv_data_to_file()
 writer.write_tensors_to_file()

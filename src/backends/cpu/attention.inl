@@ -38,6 +38,8 @@ class SpanWalk {
     last_ = a_.first_position + static_cast<std::int64_t>(a_.tokens) - 1;
     if (!causal) last_ = a_.window > 0 && last_ + back_ < a_.end ? last_ + back_ : a_.end - 1;
     lowest_ = a_.window > 0 && a_.first_position > back_ ? a_.first_position - back_ : 0;
+    if (a_.run > 0) lowest_ = a_.first_position / a_.run * a_.run;
+    if (a_.begin > lowest_) lowest_ = a_.begin;
     std::int64_t chunk = lowest_ / kChunk;
     if (a_.chunk_begin > chunk) chunk = a_.chunk_begin;
     for (; chunk < a_.chunk_end && chunk * kChunk <= last_; ++chunk) {
@@ -78,7 +80,8 @@ class SpanWalk {
         load_row(a_.v_type, v + j * a_.v_row_bytes, a_.v_dim, values_ + j * v_);
       }
     SpanArgs s{};
-    s.d = d_, s.v = v_, s.scale = a_.scale, s.soft_cap = a_.soft_cap;
+    s.d = d_, s.v = v_, s.scale = a_.scale, s.soft_cap = a_.soft_cap, s.bias_reach = a_.bias_reach;
+    const std::size_t bias_row = 2 * static_cast<std::size_t>(a_.bias_reach) + 1;
     if (start + span_positions <= last_) {
       const std::size_t next = a_.pages[start / span_positions + 1];
       s.next_k = a_.k + next * a_.k_page_bytes, s.next_v = a_.v + next * a_.v_page_bytes;
@@ -90,19 +93,22 @@ class SpanWalk {
       int count = 0;
       for (; r < rows_ && count < kSharedRows; ++r) {
         const std::int64_t position = a_.first_position + static_cast<std::int64_t>(r / a_.group);
-        const std::int64_t first = a_.window > 0 ? position - back_ - start : 0;
+        const std::int64_t first = a_.window > 0 ? position - back_ - start
+                                   : a_.run > 0  ? position / a_.run * a_.run - start
+                                                 : 0;
         const std::int64_t seen = a_.end == 0 ? position : a_.window > 0 ? position + back_ : last_;
         const std::size_t lo =
             first > static_cast<std::int64_t>(from) ? static_cast<std::size_t>(first) : from;
-        const std::size_t hi =
-            seen - start + 1 < static_cast<std::int64_t>(to)
-                ? static_cast<std::size_t>(seen - start + 1 > 0 ? seen - start + 1 : 0)
-                : to;
+        const std::size_t hi = seen - start + 1 < static_cast<std::int64_t>(to)
+                                   ? static_cast<std::size_t>(seen - start + 1 > 0 ? seen - start + 1 : 0)
+                                   : to;
         if (count > 0 && (lo != s.lo || hi != s.hi)) break;
         if (lo >= hi) continue;
         s.lo = lo, s.hi = hi;
-        block[count++] = {queries_ + r * d_, part(r), a_.slopes != nullptr ? a_.slopes[r % a_.group] : 0.0f,
-                          static_cast<float>(start - position)};
+        block[count++] = {
+            queries_ + r * d_, part(r), a_.slopes != nullptr ? a_.slopes[r % a_.group] : 0.0f,
+            start - position,
+            a_.biases != nullptr ? a_.biases + r % a_.group * bias_row + a_.bias_reach : nullptr};
       }
       if (count > 0) attend(s, block, count, k, v);
       s.next_bytes_k = s.next_bytes_v = 0;

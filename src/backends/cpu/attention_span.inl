@@ -30,6 +30,7 @@ struct SpanBF16 {
 struct SpanArgs {
   std::size_t d, v;    ///< head sizes, padded to 16
   std::size_t lo, hi;  ///< visible positions
+  std::int64_t bias_reach;
   float scale, soft_cap;
   std::size_t next_bytes_k, next_bytes_v;  ///< of the next span, to be asked for early; 0: none
   const std::byte *next_k, *next_v;
@@ -37,7 +38,9 @@ struct SpanArgs {
 struct SpanRow {
   const float* query;  ///< [d]
   SoftmaxState state;
-  float slope, distance;  ///< of the span's first position
+  float slope;
+  std::int64_t distance;  ///< of the span's first position
+  const float* bias;      ///< of distance 0, or null
 };
 
 /// Part `part` of `parts` of the next span, into L2: its pages are scattered, so the hardware does not
@@ -79,8 +82,16 @@ inline V16 scores16(const SpanArgs& a, const SpanRow& row, std::size_t j, V16 pr
   const V16 lane = load(index) + set1(static_cast<float>(j));
   if (row.slope != 0) {
     // Minus the distance, whichever side it lies on.
-    const V16 ahead = lane + set1(row.distance);
+    const V16 ahead = lane + set1(static_cast<float>(row.distance));
     s = fma(set1(row.slope), select_less(set1(0), ahead, set1(0) - ahead, ahead), s);
+  }
+  if (row.bias != nullptr) {
+    float biases[16];
+    for (std::int64_t i = 0; i < 16; ++i) {
+      const std::int64_t d = row.distance + static_cast<std::int64_t>(j) + i;
+      biases[i] = row.bias[d < -a.bias_reach ? -a.bias_reach : d > a.bias_reach ? a.bias_reach : d];
+    }
+    s = s + load(biases);
   }
   const V16 none = set1(-__builtin_inff());
   if (a.lo > j) s = select_less(lane, set1(static_cast<float>(a.lo)), none, s);

@@ -6,7 +6,9 @@
 
 #include "backends/cpu/plan_layout.hpp"
 #include "backends/cpu/plan_steps.hpp"
+#include "backends/cpu/schedule.hpp"
 #include "core/error.hpp"
+#include "graph/distance_bias.hpp"
 
 namespace quipu::backends::cpu {
 namespace {
@@ -21,7 +23,7 @@ bool overlap(std::size_t a_begin, std::size_t a_end, std::size_t b_begin, std::s
 }
 
 /// Sets `barrier_before` where a step meets bytes that another thread may have used since the last barrier.
-void place_barriers(std::vector<std::unique_ptr<PlanStep>>& steps) {
+void place_barriers(Steps& steps) {
   std::vector<Access> open;
   for (std::unique_ptr<PlanStep>& step : steps) {
     for (const Access& a : step->accesses) {
@@ -42,8 +44,7 @@ void place_barriers(std::vector<std::unique_ptr<PlanStep>>& steps) {
 class Schedule {
  public:
   Schedule(const Graph& graph, NodeRange nodes, const MemoryPlan& memory, const Kernels& kernels,
-           PrivateMemory& private_memory, std::vector<std::unique_ptr<std::atomic<std::uint32_t>>>& counters,
-           bool single)
+           PrivateMemory& private_memory, Counters& counters, bool single)
       : graph_(graph),
         users_(graph::value_users(graph)),
         nodes_(nodes),
@@ -54,7 +55,7 @@ class Schedule {
         single_(single),
         own_(graph.values.size(), false) {}
 
-  std::vector<std::unique_ptr<PlanStep>> build() {
+  Steps build() {
     for (index_ = nodes_.begin; index_ < nodes_.end; ++index_) {
       const graph::Node& node = graph_.nodes[index_];
       std::visit([&](const auto& op) { add(op, node.out); }, node.op);
@@ -266,11 +267,28 @@ class Schedule {
     const float settings[] = {op.alpha_p, op.alpha_n, op.beta, op.eps};
     std::copy_n(settings, 4, s.xielu);
   }
+  void add(const graph::GaussianTopK& op, Value out) {
+    auto& s = push<TopKStep>();
+    s.x = at(op.x);
+    s.out = at(out);
+    s.deviations = op.deviations;
+    s.cut = row_cut(s.out.rows);
+    s.accesses = {access(op.x, false, s.cut), access(out, true, s.cut)};
+  }
+  void add(const graph::Mix& op, Value out) {
+    auto& s = push<MixStep>();
+    s.x = at(op.x);
+    s.weights = at(op.weights);
+    s.out = at(out);
+    s.parts = size(op.parts);
+    s.accesses = {access(op.x, false, Cut{}), access(op.weights, false, Cut{}), access(out, true, Cut{})};
+  }
   void add(const graph::PositionTemperature& op, Value out) {
     auto& s = push<TemperatureStep>();
     s.out = at(out);
     s.scale = op.scale;
     s.length = op.length;
+    s.offset = op.offset;
     s.cut = row_cut(Rows::tokens);
     s.accesses = {access(out, true, s.cut)};
   }
@@ -287,6 +305,10 @@ class Schedule {
   }
   void add(const graph::AddVector& op, Value out) {
     add_elementwise(ElementwiseStep::Kind::add_vector, op.x, op.x, out).vector = float_weight(op.vector);
+  }
+
+  void add(const graph::MulVector& op, Value out) {
+    add_elementwise(ElementwiseStep::Kind::mul_vector, op.x, op.x, out).vector = float_weight(op.vector);
   }
 
   void add(const graph::Rope& op, Value out) {
@@ -317,7 +339,9 @@ class Schedule {
                   shared(s.table.offset, bytes, false, single_ ? Cut{} : s.cut)};
   }
 
-  void add(const graph::Attention& op, Value out) {
+  /// Attention's own, or StoreKv.
+  template <class Op>
+  void add_store(const Op& op) {
     const auto layer = static_cast<std::size_t>(op.layer);
     auto& store = push<StoreStep>();
     store.key = at(op.k);
@@ -333,7 +357,12 @@ class Schedule {
         access(op.v, false, single_ ? Cut::columns(store.value.width, store.v_dim) : rows),
         cache(layer, true, Cut{}),
     };
+  }
+  void add(const graph::StoreKv& op, Value) { add_store(op); }
 
+  void add(const graph::Attention& op, Value out) {
+    const auto layer = static_cast<std::size_t>(op.layer);
+    if (!op.stored) add_store(op);
     auto& s = push<AttendStep>();
     s.q = at(op.q);
     s.out = at(out);
@@ -345,9 +374,13 @@ class Schedule {
     s.scale = op.scale;
     s.soft_cap = op.soft_cap;
     s.window = op.window;
+    s.chunk = op.chunk;
     s.causal = op.causal;
+    s.reach = op.reach;
     if (op.sinks) s.sinks = float_weight(*op.sinks);
     s.slopes = alibi_slopes(op.heads, op.alibi_max_bias);
+    s.biases = graph::distance_biases(op);
+    s.bias_reach = op.max_distance;
     s.work = private_.work;
     s.query_tokens = query_tokens(op);
     s.single = single_;
@@ -400,6 +433,7 @@ class Schedule {
     s.logits = at(op.logits);
     s.out = at(out);
     if (op.bias) s.bias = float_weight(*op.bias);
+    if (op.expert_scale) s.expert_scale = float_weight(*op.expert_scale);
     s.settings.experts = s.logits.width;
     s.settings.used = size(op.used);
     s.settings.groups = size(op.groups);
@@ -503,74 +537,15 @@ class Schedule {
   const MemoryPlan& memory_;
   const Kernels& kernels_;
   PrivateMemory& private_;
-  std::vector<std::unique_ptr<std::atomic<std::uint32_t>>>& counters_;
+  Counters& counters_;
   bool single_;
   std::vector<bool> own_;  ///< by value: every thread has its own copy
   Value quantized_{};      ///< what the quantised buffer holds
   Value grouped_{};        ///< the route whose pairs stand in order
   Value paired_{};         ///< what the quantised pairs are of
   std::size_t index_ = 0;
-  std::vector<std::unique_ptr<PlanStep>> steps_;
+  Steps steps_;
   std::map<std::pair<const void*, float>, PrivateAt> tables_;
-};
-
-class CpuPlan final : public Plan {
- public:
-  CpuPlan(const Graph& graph, NodeRange nodes, const MemoryPlan& memory, const Kernels& kernels,
-          std::shared_ptr<ThreadPool> threads, Backend& owner)
-      : threads_(std::move(threads)) {
-    PrivateMemory p = lay_out(graph, nodes, memory, threads_->size());
-    many_ = Schedule(graph, nodes, memory, kernels, p, counters_, false).build();
-    single_ = Schedule(graph, nodes, memory, kernels, p, counters_, true).build();
-    bytes_ = std::max<std::size_t>(p.bytes, 64);
-    memory_ = owner.allocate(0, bytes_);
-    places_.resize(size(memory.max_tokens));
-    adapter_used_.resize(size(graph.adapters));
-    context_.threads = threads_->size();
-    context_.private_memory = memory_->data();
-    context_.places = places_.data();
-    task_ = [this](int thread) {
-      for (const std::unique_ptr<PlanStep>& step : *schedule_) {
-        if (step->barrier_before) threads_->barrier();
-        if (step->adapter >= 0 && !adapter_used_[size(step->adapter)]) continue;
-        step->run(context_, thread);
-      }
-    };
-  }
-
-  void run(const graph::Step& step, std::byte* scratch) override {
-    std::uint32_t index = 0;
-    std::fill(adapter_used_.begin(), adapter_used_.end(), std::uint8_t{0});
-    for (const graph::SequenceRows& s : step.sequences) {
-      for (std::size_t i = 0; i < s.adapters.size(); ++i)
-        if (s.adapters[i] != 0) adapter_used_[i] = 1;
-      for (std::uint32_t i = 0; i < s.rows; ++i)
-        places_[s.first_row + i] = {index, s.first_position + static_cast<std::int32_t>(i)};
-      ++index;
-    }
-    for (const std::unique_ptr<std::atomic<std::uint32_t>>& counter : counters_)
-      counter->store(0, std::memory_order_relaxed);
-    context_.step = &step;
-    context_.scratch = scratch;
-    context_.tokens = step.tokens.size();
-    context_.outputs = step.output_rows.size();
-    schedule_ = step.tokens.size() == 1 ? &single_ : &many_;
-    threads_->run(task_);
-  }
-
-  std::size_t private_bytes() const override { return bytes_; }
-
- private:
-  std::shared_ptr<ThreadPool> threads_;
-  std::vector<std::unique_ptr<std::atomic<std::uint32_t>>> counters_;
-  std::vector<std::unique_ptr<PlanStep>> many_, single_;
-  std::vector<std::unique_ptr<PlanStep>>* schedule_ = nullptr;
-  std::unique_ptr<Buffer> memory_;
-  std::size_t bytes_ = 0;
-  std::vector<RowPlace> places_;
-  std::vector<std::uint8_t> adapter_used_;  // by this step
-  RunContext context_;
-  std::function<void(int)> task_;
 };
 
 }  // namespace
@@ -585,10 +560,9 @@ std::optional<std::string> decline_reason(const Graph&, const graph::Node& node)
   return std::nullopt;
 }
 
-std::unique_ptr<Plan> compile_plan(const Graph& graph, NodeRange nodes, const MemoryPlan& memory,
-                                   const Kernels& kernels, std::shared_ptr<ThreadPool> threads,
-                                   Backend& owner) {
-  return std::make_unique<CpuPlan>(graph, nodes, memory, kernels, std::move(threads), owner);
+Steps build_schedule(const Graph& graph, NodeRange nodes, const MemoryPlan& memory, const Kernels& kernels,
+                     PrivateMemory& private_memory, Counters& counters, bool single) {
+  return Schedule(graph, nodes, memory, kernels, private_memory, counters, single).build();
 }
 
 }  // namespace quipu::backends::cpu

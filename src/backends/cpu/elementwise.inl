@@ -30,7 +30,11 @@ void rms_norm(const float* x, const float* weight, float* y, std::size_t n, floa
   });
 }
 
-void layer_norm(const float* x, const float* weight, const float* bias, float* y, std::size_t n, float eps) {
+struct Spread {
+  float mean, variance;
+};
+/// Of a row, as docs/numerics.md says of LayerNorm.
+inline Spread spread_of(const float* x, std::size_t n) {
   V16 sum = set1(0);
   for_lanes(n, [&](std::size_t i, std::size_t m) { sum = sum + load_part(x + i, m); });
   const float mean_value = reduce_add(sum) / static_cast<float>(n);
@@ -45,7 +49,21 @@ void layer_norm(const float* x, const float* weight, const float* bias, float* y
     }
     squares = fma(a, a, squares);
   });
-  const V16 r = set1(1.0f / __builtin_sqrtf(reduce_add(squares) / static_cast<float>(n) + eps));
+  return {mean_value, reduce_add(squares) / static_cast<float>(n)};
+}
+
+void gaussian_top_k(const float* x, float deviations, float* y, std::size_t n) {
+  const Spread spread = spread_of(x, n);
+  const V16 cut = set1(spread.mean + deviations * __builtin_sqrtf(spread.variance));
+  for_lanes(n, [&](std::size_t i, std::size_t m) {
+    const V16 above = load_part(x + i, m) - cut;
+    store_part(y + i, select_less(above, set1(0), set1(0), above), m);
+  });
+}
+
+void layer_norm(const float* x, const float* weight, const float* bias, float* y, std::size_t n, float eps) {
+  const Spread spread = spread_of(x, n);
+  const V16 mean = set1(spread.mean), r = set1(1.0f / __builtin_sqrtf(spread.variance + eps));
   for_lanes(n, [&](std::size_t i, std::size_t m) {
     V16 a = ((load_part(x + i, m) - mean) * r) * load_part(weight + i, m);
     if (bias != nullptr) a = a + load_part(bias + i, m);

@@ -34,6 +34,7 @@ void RouteStep::run(const RunContext& c, int thread) {
   const Range r = row_share(c, cut, c.rows(logits.rows), thread);
   RouteArgs a = settings;
   a.bias = bias.data;
+  a.expert_scale = expert_scale.data;
   a.work = reinterpret_cast<float*>(work.at(c, thread));
   for (std::size_t t = r.begin; t < r.end; ++t) {
     a.logits = logits.row(c, t);

@@ -28,7 +28,7 @@ struct Grouping {
 
 struct RouteStep final : StepBase {
   ValueAt logits, out;
-  FloatWeight bias;
+  FloatWeight bias, expert_scale;
   RouteArgs settings;
   PrivateAt work;
   Cut cut;

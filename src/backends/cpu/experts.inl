@@ -36,7 +36,8 @@ inline std::size_t largest(const float* v, std::size_t n) {
   return best;
 }
 
-/// What is chosen when no score is a number: any expert will do, but each once, so that numbers stay in range.
+/// What is chosen when no score is a number: any expert will do, but each once, so that numbers stay in
+/// range.
 inline std::size_t first_not_taken(const float* taken, std::size_t n) {
   std::size_t e = 0;
   for (std::size_t i = 0; i < n; ++i)
@@ -47,7 +48,8 @@ inline std::size_t first_not_taken(const float* taken, std::size_t n) {
   return e;
 }
 
-/// The weight of the best of `left`, of which those chosen before are -infinity; `work` takes a value for each.
+/// The weight of the best of `left`, of which those chosen before are -infinity; `work` takes a value for
+/// each.
 inline float sparse_mixer_weight(const RouteArgs& a, const float* left, float* work, std::size_t best) {
   constexpr float kWithin = 0.02f;  // twice the routers' jitter
   const float top = left[best];
@@ -121,6 +123,9 @@ void route(const RouteArgs& a) {
       store_part(weights + i, load_part(weights + i, m) * f, m);
     });
   }
+  if (a.expert_scale != nullptr)
+    for (std::size_t j = 0; j < a.used; ++j)
+      weights[j] = weights[j] * a.expert_scale[static_cast<std::size_t>(a.out[j])];
 }
 
 void weighted_sum(const float* x, std::size_t stride, const float* weights, std::size_t count, float* y,

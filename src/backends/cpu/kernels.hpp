@@ -49,9 +49,10 @@ struct LinearArgs {
 
 /// One row of a router (graph::MoeRoute).
 struct RouteArgs {
-  const float* logits = nullptr;  ///< [experts]
-  const float* bias = nullptr;    ///< [experts] or null
-  float* out = nullptr;           ///< [used] numbers, [used] weights
+  const float* logits = nullptr;        ///< [experts]
+  const float* bias = nullptr;          ///< [experts] or null
+  const float* expert_scale = nullptr;  ///< [experts] or null
+  float* out = nullptr;                 ///< [used] numbers, [used] weights
   std::size_t experts = 0, used = 0, groups = 1, groups_used = 1, group_top = 1;
   int gating = 0;  ///< graph::Gating as an integer
   bool renormalise = false;
@@ -89,8 +90,13 @@ struct AttentionArgs {
   std::int64_t window = 0;
   std::int64_t end =
       0;  ///< > 0: not causal, every row sees the positions below it (within window / 2 of its own)
+  std::int64_t begin = 0;         ///< positions below it are not seen
+  std::int64_t run = 0;           ///< > 0: a row sees its own run of so many positions
   const float* sinks = nullptr;   ///< [group] or null
   const float* slopes = nullptr;  ///< [group] or null
+  /// Null, or [group][2 * bias_reach + 1] biases by distance, from -bias_reach on.
+  const float* biases = nullptr;
+  std::int64_t bias_reach = 0;
   /// Chunks of 512 positions to walk: all of them into `out`, or one into `partial`.
   std::int64_t chunk_begin = 0, chunk_end = INT64_MAX;
   float* partial = nullptr;  ///< [tokens * group][v_dim16 + 16]: weighted values, then maximum and sum
@@ -111,6 +117,8 @@ struct Kernels {
               float shift);
   /// `settings`: alpha_p, alpha_n, beta, eps of graph::Xielu.
   void (*xielu)(const float* x, const float* settings, float* y, std::size_t n);
+  /// graph::GaussianTopK.
+  void (*gaussian_top_k)(const float* x, float deviations, float* y, std::size_t n);
   void (*add)(const float* a, const float* b, float* y, std::size_t n);
   void (*mul)(const float* a, const float* b, float* y, std::size_t n);
   void (*scale)(const float* x, float factor, float* y, std::size_t n);

@@ -33,6 +33,7 @@ constexpr Kernels kKernels = {
     activate,
     glu,
     xielu,
+    gaussian_top_k,
     add_rows,
     mul_rows,
     scale_row,

@@ -181,6 +181,9 @@ void ElementwiseStep::run(const RunContext& c, int thread) {
       case Kind::add_vector:
         k->add(pa, vector.data + r.begin, y, n);
         break;
+      case Kind::mul_vector:
+        k->mul(pa, vector.data + r.begin, y, n);
+        break;
     }
   }
 }
@@ -265,6 +268,11 @@ AttentionArgs AttendStep::args(const RunContext& c, const graph::SequenceRows& s
   a.window = window;
   a.sinks = sinks.data != nullptr ? sinks.data + head : nullptr;
   a.slopes = slopes.empty() ? nullptr : slopes.data() + head;
+  a.biases = biases.empty() ? nullptr : biases.data() + head * (2 * static_cast<std::size_t>(bias_reach) + 1);
+  a.bias_reach = bias_reach;
+  a.run = chunk;
+  if (reach == graph::Reach::encoded) a.end = s.encoded;
+  if (reach == graph::Reach::decoded) a.begin = s.encoded;
   a.scratch = work.at(c, thread);
   return a;
 }
@@ -292,7 +300,7 @@ void AttendStep::run_units(const RunContext& c, int thread) {
       part.rows =
           static_cast<std::uint32_t>(std::min<std::size_t>(query_tokens, s.rows - block * query_tokens));
       AttentionArgs a = args(c, part, index % kv_heads, 0, heads / kv_heads, thread);
-      if (!causal) a.end = std::int64_t{s.first_position} + s.rows;
+      if (!causal && reach == graph::Reach::all) a.end = std::int64_t{s.first_position} + s.rows;
       k->attention(a);
       mine = next_unit->fetch_add(1, std::memory_order_relaxed);
     }
@@ -300,10 +308,18 @@ void AttendStep::run_units(const RunContext& c, int thread) {
   }
 }
 
+std::pair<std::int64_t, std::int64_t> AttendStep::seen_by_single(const RunContext& c) const {
+  const std::int64_t position = c.places[0].position;
+  const std::int64_t encoded = c.step->sequences[c.places[0].sequence].encoded;
+  if (reach == graph::Reach::encoded) return {0, encoded - 1};
+  if (reach == graph::Reach::decoded) return {encoded, position};
+  if (chunk > 0) return {position / chunk * chunk, position};
+  return {window > 0 && position >= window ? position - window + 1 : 0, position};
+}
+
 std::size_t AttendStep::split_chunks(const RunContext& c) const {
   if (c.threads == 1 || c.tokens == 0) return 1;
-  const std::int64_t last = c.places[0].position;
-  const std::int64_t lowest = window > 0 && last >= window ? last - window + 1 : 0;
+  const auto [lowest, last] = seen_by_single(c);
   const std::size_t chunks = static_cast<std::size_t>(last / 512 - lowest / 512 + 1);
   return chunks <= kMaxChunks ? chunks : 1;
 }
@@ -324,8 +340,7 @@ void AttendStep::run_single(const RunContext& c, int thread) {
     }
     return;
   }
-  const std::int64_t last = c.places[0].position;
-  const std::int64_t lowest = window > 0 && last >= window ? last - window + 1 : 0;
+  const std::int64_t lowest = seen_by_single(c).first;
   const std::size_t floats = partial_floats(v_dim);
   for (std::uint32_t u; (u = next_unit->fetch_add(1, std::memory_order_relaxed)) < kv_heads * chunks;) {
     const std::size_t head = u / chunks, chunk = u % chunks;
@@ -356,8 +371,25 @@ void MergeStep::run(const RunContext& c, int thread) {
 void TemperatureStep::run(const RunContext& c, int thread) {
   const Range r = row_share(c, cut, c.tokens, thread);
   for (std::size_t t = r.begin; t < r.end; ++t)
-    *out.row(c, t) = static_cast<float>(
-        1 + static_cast<double>(scale) * std::log1p(static_cast<double>(c.places[t].position / length)));
+    *out.row(c, t) =
+        static_cast<float>(1 + static_cast<double>(scale) *
+                                   std::log1p(static_cast<double>((c.places[t].position + offset) / length)));
+}
+
+void TopKStep::run(const RunContext& c, int thread) {
+  const Range r = row_share(c, cut, c.rows(out.rows), thread);
+  for (std::size_t t = r.begin; t < r.end; ++t)
+    k->gaussian_top_k(x.row(c, t), deviations, out.row(c, t), out.width);
+}
+
+void MixStep::run(const RunContext& c, int thread) {
+  const std::size_t part = x.width / parts, to = out.width / part;
+  const Range r = share(part, thread, c.threads, 16);
+  if (r.begin == r.end) return;
+  for (std::size_t t = 0; t < c.rows(out.rows); ++t)
+    for (std::size_t i = 0; i < to; ++i)
+      k->weighted_sum(x.row(c, t) + r.begin, part, weights.row(c, t) + i * parts, parts,
+                      out.row(c, t) + i * part + r.begin, r.end - r.begin);
 }
 
 void CopyStep::run(const RunContext& c, int thread) {

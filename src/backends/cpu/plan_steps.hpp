@@ -59,13 +59,23 @@ struct LinearStep final : StepBase {
 
 /// Elementwise ops, cut by columns like the linears before them.
 struct ElementwiseStep final : StepBase {
-  enum class Kind : std::uint8_t { glu, activate, xielu, add, mul, scale, add_adapted, add_vector };
+  enum class Kind : std::uint8_t {
+    glu,
+    activate,
+    xielu,
+    add,
+    mul,
+    scale,
+    add_adapted,
+    add_vector,
+    mul_vector
+  };
   Kind kind = Kind::add;
   ValueAt a, b, out;
   int activation = 0;
   float factor = 1;
   std::size_t adapter = 0;     ///< of add_adapted
-  FloatWeight vector;          ///< of add_vector
+  FloatWeight vector;          ///< of add_vector and mul_vector
   float limit = 0, shift = 0;  ///< of a glu
   float xielu[4] = {};
   std::size_t grain = 16;
@@ -98,14 +108,32 @@ struct StoreStep final : StepBase {
   void run(const RunContext& c, int thread) override;
 };
 
+/// Row ops that need the whole row: GaussianTopK.
+struct TopKStep final : StepBase {
+  ValueAt x, out;
+  float deviations = 0;
+  Cut cut;
+  void run(const RunContext& c, int thread) override;
+};
+
+/// Every part of the result, by columns.
+struct MixStep final : StepBase {
+  ValueAt x, weights, out;
+  std::size_t parts = 1;
+  void run(const RunContext& c, int thread) override;
+};
+
 struct AttendStep final : StepBase {
   ValueAt q, out;
   std::size_t layer = 0, heads = 0, kv_heads = 0, head_dim = 0, v_dim = 0;
   float scale = 1, soft_cap = 0;
-  std::int64_t window = 0;
+  std::int64_t window = 0, chunk = 0;
   bool causal = true;
+  graph::Reach reach = graph::Reach::all;
   FloatWeight sinks;
   std::vector<float> slopes;
+  std::vector<float> biases;  ///< by head and distance, or empty
+  std::int64_t bias_reach = 0;
   PrivateAt work;
   std::size_t query_tokens = 16;  ///< most tokens in one unit of work
   std::atomic<std::uint32_t>* next_unit = nullptr;
@@ -119,6 +147,8 @@ struct AttendStep final : StepBase {
   std::size_t split_chunks(const RunContext& c) const;
 
  private:
+  /// The first position that the single row sees, and the last one.
+  std::pair<std::int64_t, std::int64_t> seen_by_single(const RunContext& c) const;
   AttentionArgs args(const RunContext& c, const graph::SequenceRows& s, std::size_t kv_head,
                      std::size_t first_head, std::size_t heads_of_it, int thread) const;
   void run_units(const RunContext& c, int thread);
@@ -134,7 +164,7 @@ struct MergeStep final : StepBase {
 struct TemperatureStep final : StepBase {
   ValueAt out;
   float scale = 0;
-  std::int64_t length = 1;
+  std::int64_t length = 1, offset = 0;
   Cut cut;
   void run(const RunContext& c, int thread) override;
 };

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "backends/reference/kernels.hpp"
+#include "graph/distance_bias.hpp"
 
 namespace quipu::backends::reference {
 namespace {
@@ -71,13 +72,33 @@ class RunningSoftmax {
   std::int64_t dim_;
 };
 
+/// Keys and values of one head of Attention or StoreKv into the cache.
+template <class Op>
+void store_rows(const Op& op, const Context& c, const graph::SequenceRows& sequence, std::int64_t kv_head) {
+  const graph::KvLayer& layer = c.step.kv[static_cast<std::size_t>(op.layer)];
+  for (std::uint32_t r = 0; r < sequence.rows; ++r) {
+    const std::int64_t position = sequence.first_position + static_cast<std::int64_t>(r);
+    const std::int64_t row = static_cast<std::int64_t>(sequence.first_row) + r;
+    info(layer.k_dtype)
+        .encode(
+            c.row(op.k, row) + kv_head * op.head_dim,
+            cache_row(layer.k, layer.k_page_bytes, layer.k_dtype, op.head_dim, sequence, kv_head, position),
+            static_cast<std::size_t>(op.head_dim));
+    info(layer.v_dtype)
+        .encode(c.row(op.v, row) + kv_head * op.v_dim,
+                cache_row(layer.v, layer.v_page_bytes, layer.v_dtype, op.v_dim, sequence, kv_head, position),
+                static_cast<std::size_t>(op.v_dim));
+  }
+}
+
 class Attend {
  public:
   Attend(const graph::Attention& op, const Target& target)
       : op_(op),
         out_(target.out),
         group_(op.heads / op.kv_heads),
-        slopes_(alibi_slopes(op.heads, op.alibi_max_bias)) {
+        slopes_(alibi_slopes(op.heads, op.alibi_max_bias)),
+        biases_(graph::distance_biases(op)) {
     if (op.sinks) sinks_ = decode(*op.sinks);
     states_ = static_cast<std::size_t>(target.max_rows * group_ * RunningSoftmax::doubles(op.v_dim));
   }
@@ -90,36 +111,22 @@ class Attend {
     const graph::KvLayer& layer = c.step.kv[static_cast<std::size_t>(op_.layer)];
     for (const graph::SequenceRows& sequence : c.step.sequences)
       for (std::int64_t kv_head = 0; kv_head < op_.kv_heads; ++kv_head) {
-        store(c, layer, sequence, kv_head);
+        if (!op_.stored) store_rows(op_, c, sequence, kv_head);
         attend(c, layer, sequence, kv_head);
       }
   }
 
  private:
-  void store(const Context& c, const graph::KvLayer& layer, const graph::SequenceRows& sequence,
-             std::int64_t kv_head) const {
-    for (std::uint32_t r = 0; r < sequence.rows; ++r) {
-      const std::int64_t position = sequence.first_position + static_cast<std::int64_t>(r);
-      const std::int64_t row = static_cast<std::int64_t>(sequence.first_row) + r;
-      info(layer.k_dtype)
-          .encode(c.row(op_.k, row) + kv_head * op_.head_dim,
-                  cache_row(layer.k, layer.k_page_bytes, layer.k_dtype, op_.head_dim, sequence, kv_head,
-                            position),
-                  static_cast<std::size_t>(op_.head_dim));
-      info(layer.v_dtype)
-          .encode(
-              c.row(op_.v, row) + kv_head * op_.v_dim,
-              cache_row(layer.v, layer.v_page_bytes, layer.v_dtype, op_.v_dim, sequence, kv_head, position),
-              static_cast<std::size_t>(op_.v_dim));
-    }
-  }
-
   double score(const float* q, const float* k, std::int64_t head, std::int64_t distance) const {
     double dot = 0;
     for (std::int64_t i = 0; i < op_.head_dim; ++i)
       dot += static_cast<double>(q[i]) * static_cast<double>(k[i]);
     double s = dot * op_.scale;
     if (op_.soft_cap > 0) s = op_.soft_cap * std::tanh(s / op_.soft_cap);
+    if (!biases_.empty()) {
+      const std::int64_t far = op_.max_distance, to_key = std::clamp(-distance, -far, far);
+      s += biases_[static_cast<std::size_t>(head * (2 * far + 1) + far + to_key)];
+    }
     return s - slopes_[static_cast<std::size_t>(head)] * std::abs(static_cast<double>(distance));
   }
 
@@ -143,8 +150,11 @@ class Attend {
     constexpr std::int64_t kAll = std::numeric_limits<std::int32_t>::max();
     const std::int64_t back = op_.window == 0 ? kAll : op_.causal ? op_.window - 1 : op_.window / 2;
     const std::int64_t ahead = op_.causal ? 0 : back;
-    const std::int64_t begin = std::max<std::int64_t>(0, first - back);
-    for (std::int64_t position = begin; position < first + rows; ++position) {
+    const bool crosses = op_.reach == graph::Reach::encoded;
+    std::int64_t begin = std::max<std::int64_t>(0, first - back);
+    if (op_.reach == graph::Reach::decoded) begin = std::max<std::int64_t>(begin, sequence.encoded);
+    const std::int64_t end = crosses ? sequence.encoded : first + rows;
+    for (std::int64_t position = begin; position < end; ++position) {
       info(layer.k_dtype)
           .decode(cache_row(layer.k, layer.k_page_bytes, layer.k_dtype, op_.head_dim, sequence, kv_head,
                             position),
@@ -155,7 +165,8 @@ class Attend {
               v, static_cast<std::size_t>(op_.v_dim));
       for (std::int64_t r = std::max<std::int64_t>(0, position - first - ahead); r < rows; ++r) {
         const std::int64_t distance = first + r - position;
-        if (distance > back) break;
+        if (distance > back && !crosses) break;
+        if (op_.chunk > 0 && position / op_.chunk != (first + r) / op_.chunk) continue;
         for (std::int64_t m = 0; m < group_; ++m) {
           const std::int64_t head = kv_head * group_ + m;
           const float* q = c.row(op_.q, sequence.first_row + r) + head * op_.head_dim;
@@ -172,6 +183,7 @@ class Attend {
   graph::Value out_;
   std::int64_t group_;  ///< query heads of a key-value head
   std::vector<double> slopes_;
+  std::vector<float> biases_;  ///< by head and distance, or empty
   std::vector<float> sinks_;
   std::size_t states_ = 0;  ///< doubles
 };
@@ -182,6 +194,13 @@ Kernel make_kernel(const graph::Attention& op, const Target& target) {
   Attend attend(op, target);
   const std::size_t bytes = attend.work_bytes();
   return {std::move(attend), bytes};
+}
+
+Kernel make_kernel(const graph::StoreKv& op, const Target&) {
+  return {[op](const Context& c) {
+    for (const graph::SequenceRows& sequence : c.step.sequences)
+      for (std::int64_t kv_head = 0; kv_head < op.kv_heads; ++kv_head) store_rows(op, c, sequence, kv_head);
+  }};
 }
 
 }  // namespace quipu::backends::reference

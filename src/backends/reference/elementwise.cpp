@@ -76,11 +76,27 @@ Kernel make_kernel(const graph::Xielu& op, const Target& target) {
   });
 }
 
+Kernel make_kernel(const graph::GaussianTopK& op, const Target& target) {
+  return {[op, target](const Context& c) {
+    const std::int64_t n = c.width(op.x);
+    for (std::int64_t row = 0; row < c.rows(op.x); ++row) {
+      const float* x = c.row(op.x, row);
+      double mean = 0, squares = 0;
+      for (std::int64_t i = 0; i < n; ++i) mean += x[i];
+      mean /= static_cast<double>(n);
+      for (std::int64_t i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
+      const double cut = mean + op.deviations * std::sqrt(squares / static_cast<double>(n));
+      for (std::int64_t i = 0; i < n; ++i)
+        c.row(target.out, row)[i] = x[i] < cut ? 0 : static_cast<float>(x[i] - cut);  // keeps NaN
+    }
+  }};
+}
+
 Kernel make_kernel(const graph::PositionTemperature& op, const Target& target) {
   return {[op, target](const Context& c) {
     for (const graph::SequenceRows& sequence : c.step.sequences)
       for (std::uint32_t r = 0; r < sequence.rows; ++r) {
-        const std::int64_t times = (std::int64_t{sequence.first_position} + r) / op.length;
+        const std::int64_t times = (std::int64_t{sequence.first_position} + r + op.offset) / op.length;
         *c.row(target.out, sequence.first_row + r) =
             static_cast<float>(1 + op.scale * std::log1p(static_cast<double>(times)));
       }
@@ -104,6 +120,20 @@ Kernel make_kernel(const graph::Scale& op, const Target& target) {
   return elementwise(op.x, op.x, target.out, [factor = op.factor](float x, float) { return x * factor; });
 }
 
+Kernel make_kernel(const graph::Mix& op, const Target& target) {
+  return {[op, target](const Context& c) {
+    const std::int64_t part = c.width(op.x) / op.parts, to = c.width(target.out) / part;
+    for (std::int64_t row = 0; row < c.rows(op.x); ++row)
+      for (std::int64_t i = 0; i < to; ++i)
+        for (std::int64_t e = 0; e < part; ++e) {
+          double sum = 0;
+          for (std::int64_t j = 0; j < op.parts; ++j)
+            sum += double{c.row(op.weights, row)[i * op.parts + j]} * c.row(op.x, row)[j * part + e];
+          c.row(target.out, row)[i * part + e] = static_cast<float>(sum);
+        }
+  }};
+}
+
 Kernel make_kernel(const graph::AddAdapted& op, const Target& target) {
   return {[op, target](const Context& c) {
     const bool by_token = c.graph.value(op.x).rows == graph::Rows::tokens;
@@ -122,12 +152,26 @@ Kernel make_kernel(const graph::AddAdapted& op, const Target& target) {
   }};
 }
 
-Kernel make_kernel(const graph::AddVector& op, const Target& target) {
-  return {[op, target, vector = decode(op.vector)](const Context& c) {
-    for (std::int64_t row = 0; row < c.rows(op.x); ++row)
-      for (std::int64_t i = 0; i < c.width(op.x); ++i)
-        c.row(target.out, row)[i] = c.row(op.x, row)[i] + vector[static_cast<std::size_t>(i)];
+namespace {
+
+/// out[t, i] = function(x[t, i], vector[i]).
+template <class Function>
+Kernel with_vector(graph::Value x, const TensorView& weight, graph::Value out, Function function) {
+  return {[=, vector = decode(weight)](const Context& c) {
+    for (std::int64_t row = 0; row < c.rows(x); ++row)
+      for (std::int64_t i = 0; i < c.width(x); ++i)
+        c.row(out, row)[i] = function(c.row(x, row)[i], vector[static_cast<std::size_t>(i)]);
   }};
+}
+
+}  // namespace
+
+Kernel make_kernel(const graph::AddVector& op, const Target& target) {
+  return with_vector(op.x, op.vector, target.out, [](float x, float v) { return x + v; });
+}
+
+Kernel make_kernel(const graph::MulVector& op, const Target& target) {
+  return with_vector(op.x, op.vector, target.out, [](float x, float v) { return x * v; });
 }
 
 Kernel make_kernel(const graph::Slice& op, const Target& target) {

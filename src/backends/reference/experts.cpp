@@ -9,6 +9,8 @@
 namespace quipu::backends::reference {
 namespace {
 
+using graph::kMaxExperts;
+
 std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// Numbers of the `count` largest of `values`, falling, the lower number first when equal; a NaN counts as
@@ -59,7 +61,9 @@ double sparse_mixer_weight(const std::vector<double>& left, double best) {
 }  // namespace
 
 Kernel make_kernel(const graph::MoeRoute& op, const Target& target) {
-  return {[op, target, bias = op.bias ? decode(*op.bias) : std::vector<float>()](const Context& c) {
+  return {[op, target, bias = op.bias ? decode(*op.bias) : std::vector<float>(),
+           expert_scale = op.expert_scale ? decode(*op.expert_scale)
+                                          : std::vector<float>(size(kMaxExperts), 1)](const Context& c) {
     for (std::int64_t row = 0; row < c.rows(op.logits); ++row) {
       const float* logits = c.row(op.logits, row);
       std::vector<double> scores(logits, logits + c.width(op.logits));
@@ -84,7 +88,8 @@ Kernel make_kernel(const graph::MoeRoute& op, const Target& target) {
       float* out = c.row(target.out, row);
       for (std::size_t j = 0; j < chosen.size(); ++j) {
         out[j] = static_cast<float>(chosen[j]);
-        out[chosen.size() + j] = static_cast<float>(weights[j] / sum * op.scale);
+        out[chosen.size() + j] =
+            static_cast<float>(weights[j] / sum * op.scale * expert_scale[size(chosen[j])]);
       }
     }
   }};

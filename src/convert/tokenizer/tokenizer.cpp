@@ -105,8 +105,10 @@ void refuse_foreign(const JsonFile& config, std::size_t tokens, std::size_t rows
 
 }  // namespace
 
-void add_tokenizer(const fs::path& folder, const JsonFile& config, std::size_t rows, const std::string& pre,
-                   gguf::Metadata& metadata, std::vector<std::string>& warnings) {
+void add_tokenizer(const fs::path& folder, const JsonFile& config, std::size_t rows,
+                   const TokenizerNames& names, gguf::Metadata& metadata,
+                   std::vector<std::string>& warnings) {
+  const std::string& pre = names.pre;
   if (!pre.empty() && text::find_pretokenizer_rule(pre) == nullptr)
     fail(ErrorCode::invalid_argument, "--pre is \"{}\", expected one of {}", printable(pre),
          text::known_pretokenizer_names());
@@ -122,7 +124,7 @@ void add_tokenizer(const fs::path& folder, const JsonFile& config, std::size_t r
   };
 
   Vocabulary vocabulary(rows);
-  if (tokenizer) read_tokenizer_json(*tokenizer, pre, vocabulary);
+  if (tokenizer) read_tokenizer_json(*tokenizer, pre, names.plain_bpe, vocabulary);
   // Where both are there, the SentencePiece model has the scores that tokenizer.json was made from.
   if (has("tokenizer.model") && (!tokenizer || vocabulary.model == "llama")) {
     const fs::path path = folder / "tokenizer.model";

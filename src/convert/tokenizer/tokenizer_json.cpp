@@ -57,6 +57,8 @@ std::string merge_part(std::string_view part) {
   return result;
 }
 
+constexpr float kNoScore = -1000;  // as llama.cpp's converter writes it
+
 struct Merge {
   std::string left, right;
 };
@@ -117,14 +119,15 @@ void read_byte_level(const JsonFile& file, const std::string& pre, Vocabulary& v
   }
 }
 
-/// BPE on plain text with U+2581 for spaces and tokens for bytes: what SentencePiece models become. Its
-/// scores are the order in which merges are made.
-void read_sentencepiece_like(const JsonFile& file, Vocabulary& vocabulary) {
-  vocabulary.model = "llama";
+/// BPE on plain text with U+2581 for spaces and tokens for bytes: what SentencePiece models become. Files
+/// named "llama" have the order in which merges are made as scores, others the merges themselves.
+void read_sentencepiece_like(const JsonFile& file, std::string_view name, Vocabulary& vocabulary) {
+  const bool by_scores = name == "llama";
+  vocabulary.model = name;
   vocabulary.has_scores = true;
   read_text_vocabulary(file, vocabulary);
   const std::vector<Merge> merges = read_merges(file);
-  const auto last = -static_cast<float>(merges.size());
+  const auto last = by_scores ? -static_cast<float>(merges.size()) : kNoScore;
   for (std::size_t i = 0; i < vocabulary.size(); ++i) {
     if (!vocabulary.is_placed(i)) continue;
     vocabulary.set_score(i, last);
@@ -135,7 +138,8 @@ void read_sentencepiece_like(const JsonFile& file, Vocabulary& vocabulary) {
     const auto id = vocabulary.find(merges[i].left + merges[i].right);
     if (!id)
       file.reject("model.merges", "a pair that makes no token in it", "merges into tokens of the vocabulary");
-    if (!made[*id]) vocabulary.set_score(*id, -static_cast<float>(i));
+    if (!by_scores) vocabulary.merges.push_back(merges[i].left + " " + merges[i].right);
+    if (by_scores && !made[*id]) vocabulary.set_score(*id, -static_cast<float>(i));
     made[*id] = true;
   }
   vocabulary.add_space_prefix = false;
@@ -229,7 +233,8 @@ void read_wordpiece(const JsonFile& file, Vocabulary& vocabulary) {
 
 }  // namespace
 
-void read_tokenizer_json(const JsonFile& tokenizer, const std::string& pre, Vocabulary& vocabulary) {
+void read_tokenizer_json(const JsonFile& tokenizer, const std::string& pre, std::string_view plain_bpe,
+                         Vocabulary& vocabulary) {
   const json::value* vocab = tokenizer.find("model.vocab");
   // Older files leave the type out.
   const std::string type = tokenizer.try_text("model.type")
@@ -243,7 +248,8 @@ void read_tokenizer_json(const JsonFile& tokenizer, const std::string& pre, Voca
              key, printable(*affix));
     const bool byte_level = has_part(tokenizer.find("pre_tokenizer"), "ByteLevel") ||
                             has_part(tokenizer.find("decoder"), "ByteLevel");
-    byte_level ? read_byte_level(tokenizer, pre, vocabulary) : read_sentencepiece_like(tokenizer, vocabulary);
+    byte_level ? read_byte_level(tokenizer, pre, vocabulary)
+               : read_sentencepiece_like(tokenizer, plain_bpe, vocabulary);
   } else if (type == "Unigram") {
     read_unigram(tokenizer, vocabulary);
   } else if (type == "WordPiece") {

@@ -67,6 +67,7 @@ void place_added_tokens(Vocabulary& vocabulary, const JsonFile* tokenizer, const
                         const JsonFile* added_tokens);
 
 /// From tokenizer.json: byte-level and SentencePiece-like BPE, Unigram, WordPiece. `pre` as in add_tokenizer.
-void read_tokenizer_json(const JsonFile& tokenizer, const std::string& pre, Vocabulary& vocabulary);
+void read_tokenizer_json(const JsonFile& tokenizer, const std::string& pre, std::string_view plain_bpe,
+                         Vocabulary& vocabulary);
 
 }  // namespace quipu::convert

@@ -1,0 +1,82 @@
+// A compiled plan and its runs.
+#include <algorithm>
+#include <functional>
+
+#include "backends/cpu/cpu_plan.hpp"
+#include "backends/cpu/plan_layout.hpp"
+#include "backends/cpu/schedule.hpp"
+
+namespace quipu::backends::cpu {
+namespace {
+
+using graph::Graph;
+using graph::MemoryPlan;
+
+class CpuPlan final : public Plan {
+ public:
+  CpuPlan(const Graph& graph, NodeRange nodes, const MemoryPlan& memory, const Kernels& kernels,
+          std::shared_ptr<ThreadPool> threads, Backend& owner)
+      : threads_(std::move(threads)) {
+    PrivateMemory p = lay_out(graph, nodes, memory, threads_->size());
+    many_ = build_schedule(graph, nodes, memory, kernels, p, counters_, false);
+    single_ = build_schedule(graph, nodes, memory, kernels, p, counters_, true);
+    bytes_ = std::max<std::size_t>(p.bytes, 64);
+    memory_ = owner.allocate(0, bytes_);
+    places_.resize(size(memory.max_tokens));
+    adapter_used_.resize(size(graph.adapters));
+    context_.threads = threads_->size();
+    context_.private_memory = memory_->data();
+    context_.places = places_.data();
+    task_ = [this](int thread) {
+      for (const std::unique_ptr<PlanStep>& step : *schedule_) {
+        if (step->barrier_before) threads_->barrier();
+        if (step->adapter >= 0 && !adapter_used_[size(step->adapter)]) continue;
+        step->run(context_, thread);
+      }
+    };
+  }
+
+  void run(const graph::Step& step, std::byte* scratch) override {
+    std::uint32_t index = 0;
+    std::fill(adapter_used_.begin(), adapter_used_.end(), std::uint8_t{0});
+    for (const graph::SequenceRows& s : step.sequences) {
+      for (std::size_t i = 0; i < s.adapters.size(); ++i)
+        if (s.adapters[i] != 0) adapter_used_[i] = 1;
+      for (std::uint32_t i = 0; i < s.rows; ++i)
+        places_[s.first_row + i] = {index, s.first_position + static_cast<std::int32_t>(i)};
+      ++index;
+    }
+    for (const std::unique_ptr<std::atomic<std::uint32_t>>& counter : counters_)
+      counter->store(0, std::memory_order_relaxed);
+    context_.step = &step;
+    context_.scratch = scratch;
+    context_.tokens = step.tokens.size();
+    context_.outputs = step.output_rows.size();
+    schedule_ = step.tokens.size() == 1 ? &single_ : &many_;
+    threads_->run(task_);
+  }
+
+  std::size_t private_bytes() const override { return bytes_; }
+
+ private:
+  std::shared_ptr<ThreadPool> threads_;
+  Counters counters_;
+  Steps many_, single_;
+  Steps* schedule_ = nullptr;
+  std::unique_ptr<Buffer> memory_;
+  std::size_t bytes_ = 0;
+  std::vector<RowPlace> places_;
+  std::vector<std::uint8_t> adapter_used_;  // by this step
+  RunContext context_;
+  std::function<void(int)> task_;
+};
+
+}  // namespace
+
+std::unique_ptr<Plan> compile_plan(const Graph& graph, NodeRange nodes, const MemoryPlan& memory,
+                                   const Kernels& kernels, std::shared_ptr<ThreadPool> threads,
+                                   Backend& owner) {
+  return std::make_unique<CpuPlan>(graph, nodes, memory, kernels, std::move(threads), owner);
+}
+
+}  // namespace quipu::backends::cpu
