@@ -46,8 +46,8 @@ void fuzz_constraint(const std::uint8_t* data, std::size_t size, const Make& mak
       if (accepted != has_bit(*allowed, static_cast<std::size_t>(token))) std::abort();
       if (!accepted) break;
     }
-    // From here the shortest way must lead to an end.
-    for (std::size_t left = matcher.tokens_to_end(); left > 0 && left <= 160;) {
+    // From here the shortest way must lead to an end. Longer ones are estimates.
+    for (std::size_t left = matcher.tokens_to_end(); left > 0 && left < 160;) {
       const auto closing = matcher.closing();
       std::size_t token = 0;
       while (token < table->size() && !has_bit(*closing, token)) ++token;
