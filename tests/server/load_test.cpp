@@ -264,7 +264,8 @@ TEST(Load, DrainingFinishesWhatRunsAndRefusesTheRest) {
   HttpClient client(server.port()), idle(server.port());
   const std::string body = R"({"prompt":"ab","n_predict":400,"ignore_eos":true,"stream":true})";
   client.send(request_text("POST", "/completion", body));
-  ASSERT_TRUE(TestServer::wait_for<bool>([&] { return server.served()->service->running() == 1; }));
+  ASSERT_TRUE(TestServer::wait_for<bool>(
+      [&] { return server.served()->service->metrics().generated_tokens.value() > 0; }));
   std::future<bool> drained =
       std::async(std::launch::async, [&] { return server.server().drain(std::chrono::seconds(60)); });
   const HttpReply reply = client.read_reply();
