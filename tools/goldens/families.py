@@ -204,8 +204,9 @@ def as_published(name, folder, hparams):
         save_file(published, folder / "model.safetensors")
 
 
-def _write_gptj(model, config, path, add_vocabulary):
-    """llama.cpp has the names of GPT-J, and no converter."""
+def gptj_writer(config, path):
+    """A GGUF writer with GPT-J's settings, and the GGUF name of a published tensor: llama.cpp has the names of GPT-J, and
+    no converter."""
     import gguf
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPTJ, config.n_layer)
     writer = gguf.GGUFWriter(path, "gptj")
@@ -216,10 +217,15 @@ def _write_gptj(model, config, path, add_vocabulary):
     writer.add_head_count(config.n_head)
     writer.add_layer_norm_eps(config.layer_norm_epsilon)
     writer.add_rope_dimension_count(config.rotary_dim)
+    return writer, lambda key: names.get_name(key, try_suffixes=(".weight", ".bias"))
+
+
+def _write_gptj(model, config, path, add_vocabulary):
+    writer, name_of = gptj_writer(config, path)
     add_vocabulary(writer, config.vocab_size)
     for key, weight in model.state_dict().items():
         if "masked_bias" not in key and not key.endswith("attn.bias"):
-            writer.add_tensor(names.get_name(key, try_suffixes=(".weight", ".bias")), weight.numpy())
+            writer.add_tensor(name_of(key), weight.numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -27,7 +27,7 @@ import torch
 import transformers
 import xxhash
 
-from families import as_published
+from families import as_published, gptj_writer
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "goldens" / "convert"
 
@@ -295,20 +295,10 @@ def replace_weights(path, packed):
 
 
 def write_gptj(folder, config, weights):
-    """llama.cpp has the names of GPT-J, and no converter."""
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPTJ, config.n_layer)
-    writer = gguf.GGUFWriter(folder / "expected.gguf", "gptj")
-    writer.add_context_length(config.n_positions)
-    writer.add_embedding_length(config.n_embd)
-    writer.add_block_count(config.n_layer)
-    writer.add_feed_forward_length(config.n_inner)
-    writer.add_head_count(config.n_head)
-    writer.add_layer_norm_eps(config.layer_norm_epsilon)
-    writer.add_rope_dimension_count(config.rotary_dim)
+    writer, name_of = gptj_writer(config, folder / "expected.gguf")
     for key, weight in weights.items():
         kind = gguf.GGMLQuantizationType.BF16 if weight.dim() > 1 else gguf.GGMLQuantizationType.F32
-        writer.add_tensor(names.get_name(key, try_suffixes=(".weight", ".bias")),
-                          gguf.quants.quantize(weight.float().numpy(), kind), raw_dtype=kind)
+        writer.add_tensor(name_of(key), gguf.quants.quantize(weight.float().numpy(), kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -107,7 +107,7 @@ class Schedule {
   const std::vector<std::size_t>& users(Value v) const { return users_[v.id]; }
   bool only_linears_use(Value v) const {
     if (v == graph_.output) return false;
-    const std::vector<std::size_t> found = users(v);
+    const std::vector<std::size_t>& found = users(v);
     return !found.empty() && std::all_of(found.begin(), found.end(), [&](std::size_t i) {
       return i >= nodes_.begin && i < nodes_.end && std::holds_alternative<graph::Linear>(graph_.nodes[i].op);
     });
