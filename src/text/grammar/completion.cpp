@@ -53,6 +53,7 @@ std::uint32_t Completion::compute(Id id) {
       return 0;
     case Kind::bytes:
     case Kind::special:
+    case Kind::not_special:
       return 1;
     case Kind::concat: {
       std::uint32_t least = 0;
@@ -92,7 +93,7 @@ std::uint32_t Completion::search(Id start) {
   for (std::uint32_t length = 1; !now.empty(); ++length) {
     next.clear();
     for (const Id id : now) {
-      for (Store::Symbol symbol = 0; symbol < store_.special_symbol(0); ++symbol) {
+      for (Store::Symbol symbol = 0; symbol < store_.byte_symbols(); ++symbol) {
         if (++steps > kMostSteps) return kFar;
         const Id to = store_.next(id, symbol);
         if (to == kNever || !seen.insert(to).second) continue;

@@ -8,7 +8,7 @@
 
 namespace quipu::text::grammar {
 
-void Store::freeze() {
+void Store::freeze(std::vector<NamedToken> names) {
   // Bytes that are in the same sets behave alike: each set divides the groups that it has a part of.
   std::array<std::uint32_t, 256> group{}, size{}, inside{}, part{};
   size[0] = 256;
@@ -64,10 +64,25 @@ void Store::freeze() {
   classes_ = groups;
   representative_.assign(groups, 0);
   for (unsigned b = 256; b-- > 0;) representative_[class_of_[b]] = static_cast<unsigned char>(b);
-  symbols_ = classes_ + static_cast<Symbol>(specials_.size()) + 1;
+  symbols_ = classes_ + static_cast<Symbol>(specials_.size()) + 2;
+  names_ = std::move(names);
+  while (names_.size() < specials_.size())
+    names_.push_back({.same_as = static_cast<std::uint32_t>(names_.size())});
+  reads_text_tokens_ =
+      std::any_of(nodes_.begin(), nodes_.end(), [](const Node& x) { return x.kind == Kind::not_special; }) ||
+      std::any_of(names_.begin(), names_.end(), [](const NamedToken& name) { return name.text; });
   row_.clear();
   derived_.clear();
   life_.clear();
+}
+
+bool Store::is_text(Symbol symbol) const {
+  if (symbol < classes_ || symbol == other_special()) return false;
+  return symbol == other_text() || names_[symbol - classes_].text;
+}
+
+bool Store::is_end(Symbol symbol) const {
+  return symbol >= classes_ && symbol < other_special() && names_[symbol - classes_].end;
 }
 
 Id Store::derive(Id id, Symbol symbol) {
@@ -79,7 +94,9 @@ Id Store::derive(Id id, Symbol symbol) {
     case Kind::bytes:
       return symbol < classes_ && sets_[node.a].has(representative_[symbol]) ? kEmpty : kNever;
     case Kind::special:
-      return symbol == classes_ + node.a ? kEmpty : kNever;
+      return symbol == special_symbol(node.a) ? kEmpty : kNever;
+    case Kind::not_special:
+      return symbol >= classes_ && symbol != special_symbol(node.a) && !is_end(symbol) ? kEmpty : kNever;
     case Kind::concat:
       if (const Node& first = nodes_[node.a]; first.kind == Kind::bytes)
         return symbol < classes_ && sets_[first.a].has(representative_[symbol]) ? node.b : kNever;
@@ -120,8 +137,10 @@ Id Store::derive_until(const Node& node, Symbol symbol) {
   const Tags& tags = tags_[node.a];
   if (symbol >= classes_) {
     for (const auto& [name, then] : tags.special) {
-      if (symbol == classes_ + name && (tags.otherwise == kNever || node.b == 0)) return then;
+      if (symbol == special_symbol(name) && (tags.otherwise == kNever || node.b == 0)) return then;
     }
+    // What writes text is read by its bytes, and what ends the generation is no text.
+    if (is_text(symbol) || is_end(symbol)) return kNever;
     return tags.otherwise != kNever ? derive(tags.otherwise, symbol) : until_at(node.a, 0);
   }
   const unsigned char byte = representative_[symbol];
@@ -305,6 +324,9 @@ Id Store::import(const Store& from, Id id, std::vector<Id>& map) {
       case Kind::special:
         made = special(from.specials_[node.a]);
         break;
+      case Kind::not_special:
+        made = not_special(from.specials_[node.a]);
+        break;
       case Kind::concat:
         made = concat(map[node.a], map[node.b]);
         break;
@@ -338,7 +360,7 @@ Id Store::import(const Store& from, Id id, std::vector<Id>& map) {
           tags.otherwise = map[tags.otherwise];
           for (auto& [name, then] : tags.special) {
             then = map[then];
-            name = nodes_[special(from.specials_[name])].a;
+            name = name_index(from.specials_[name]);
           }
           tags_.push_back(std::move(tags));
           it->second = static_cast<std::uint32_t>(tags_.size() - 1);
@@ -361,7 +383,7 @@ Id Store::import_grammar(const Store& from, Id start, std::vector<Id>& map) {
     new_rule(rule.name);
     rules_.back().nullable = rule.nullable;
   }
-  for (const std::string& name : from.specials_) special(name);
+  for (const std::string& name : from.specials_) name_index(name);
   for (std::uint32_t rule = 0; rule < from.rules(); ++rule)
     set_rule(rule, import(from, from.rule_body(rule), map));
   return import(from, start, map);

@@ -30,6 +30,7 @@ Store::Store() {
   Node empty;
   empty.kind = Kind::empty;
   empty.nullable = true;
+  empty.textual = true;
   intern(empty);
 }
 
@@ -116,6 +117,7 @@ Id Store::bytes(const ByteSet& set) {
   Node node;
   node.kind = Kind::bytes;
   node.a = set_index(set);
+  node.textual = true;
   return intern(node);
 }
 
@@ -125,12 +127,24 @@ Id Store::literal(std::string_view text) {
   return id;
 }
 
-Id Store::special(std::string_view name) {
+std::uint32_t Store::name_index(std::string_view name) {
   const auto it = std::find(specials_.begin(), specials_.end(), name);
+  const auto index = static_cast<std::uint32_t>(it - specials_.begin());
+  if (it == specials_.end()) specials_.emplace_back(name);
+  return index;
+}
+
+Id Store::special(std::string_view name) {
   Node node;
   node.kind = Kind::special;
-  node.a = static_cast<Id>(it - specials_.begin());
-  if (it == specials_.end()) specials_.emplace_back(name);
+  node.a = name_index(name);
+  return intern(node);
+}
+
+Id Store::not_special(std::string_view name) {
+  Node node;
+  node.kind = Kind::not_special;
+  node.a = name_index(name);
   return intern(node);
 }
 
@@ -140,6 +154,7 @@ Id Store::modulo(std::uint32_t divisor, std::uint32_t remainder) {
   node.low = divisor;
   node.high = remainder;
   node.nullable = remainder == 0;
+  node.textual = true;
   return intern(node);
 }
 
@@ -203,6 +218,7 @@ Id Store::concat(Id first, Id second) {
     node.nullable = x.nullable && y.nullable;
     node.intersects = x.intersects || y.intersects;
     node.wide = x.wide || y.wide;
+    node.textual = x.textual && y.textual;
     node.depth = std::max(static_cast<std::uint16_t>(x.depth + 1), y.depth);
     second = intern(node);
   }
@@ -220,10 +236,12 @@ Id Store::list_node(Kind kind, const std::vector<Id>& children) {
   node.kind = kind;
   node.nullable = kind == Kind::both;
   node.intersects = kind == Kind::both;
+  node.textual = true;
   for (const Id id : children) {
     const Node& child = nodes_[id];
     node.nullable = kind == Kind::both ? node.nullable && child.nullable : node.nullable || child.nullable;
     node.intersects |= child.intersects;
+    node.textual &= child.textual;
     node.wide |= child.wide;
   }
   node.depth = depth_above(children);
@@ -302,7 +320,9 @@ Id Store::choice(std::vector<Id> children) {
     const Node& node = nodes_[id];
     if (node.kind == Kind::complement && node.a == kNever) return id;
     // Every text of the encoding: what else may come is among them.
-    if (node.kind == Kind::repeat && nodes_[node.a].universal && node.low == 0 && node.high == kUnbounded)
+    const bool every =
+        node.kind == Kind::repeat && nodes_[node.a].universal && node.low == 0 && node.high == kUnbounded;
+    if (every && std::all_of(children.begin(), children.end(), [&](Id x) { return nodes_[x].textual; }))
       return id;
   }
   if (const Id united = unite_bytes(children); united != kNever) children.push_back(united);
@@ -393,6 +413,7 @@ Id Store::complement(Id body) {
   node.nullable = !nodes_[body].nullable;
   node.intersects = true;
   node.wide = true;
+  node.textual = nodes_[body].textual;
   node.depth = static_cast<std::uint16_t>(nodes_[body].depth + 1);
   return intern(node);
 }
@@ -423,6 +444,7 @@ Id Store::repeat(Id body, std::uint32_t low, std::uint32_t high) {
   node.nullable = low == 0;
   node.intersects = inner.intersects;
   node.wide = inner.wide;
+  node.textual = inner.textual;
   node.depth = static_cast<std::uint16_t>(inner.depth + 1);
   return intern(node);
 }
@@ -441,6 +463,7 @@ Id Store::living_lexeme(Id body) {
   node.a = body;
   node.nullable = inner.nullable;
   node.wide = inner.wide;
+  node.textual = inner.textual;
   node.depth = static_cast<std::uint16_t>(inner.depth + 1);
   return intern(node);
 }

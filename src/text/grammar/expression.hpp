@@ -27,19 +27,20 @@ inline constexpr std::uint32_t kUnbounded = 0xffffffff;
 enum class Kind : std::uint8_t {
   never,
   empty,
-  bytes,       ///< one byte of a set
-  special,     ///< one control token, by name
-  concat,      ///< first · second; first is never a concat itself
-  choice,      ///< one of the children
-  both,        ///< all of the children at once
-  complement,  ///< every text that the child does not have
-  repeat,      ///< low to high times the body
-  lexeme,      ///< the body, kept together: what it accepts does not depend on what follows
-  rule,        ///< a call of a rule
-  modulo,      ///< digits whose number, appended to one of value `high`, is divisible by `low`; points are
-               ///< skipped
-  until,       ///< free text up to the first of some tags, then that tag's continuation
-  members,     ///< entries in any order, each at most once
+  bytes,        ///< one byte of a set
+  special,      ///< one token, by name: usually one that writes no text
+  not_special,  ///< any one token but one, by name, and those that end the generation
+  concat,       ///< first · second; first is never a concat itself
+  choice,       ///< one of the children
+  both,         ///< all of the children at once
+  complement,   ///< every text that the child does not have
+  repeat,       ///< low to high times the body
+  lexeme,       ///< the body, kept together: what it accepts does not depend on what follows
+  rule,         ///< a call of a rule
+  modulo,       ///< digits whose number, appended to one of value `high`, is divisible by `low`; points are
+                ///< skipped
+  until,        ///< free text up to the first of some tags, then that tag's continuation
+  members,      ///< entries in any order, each at most once
 };
 
 inline bool is_list_kind(Kind kind) { return kind == Kind::choice || kind == Kind::both; }
@@ -51,6 +52,7 @@ struct Node {
   bool wide = false;        ///< repeats a large class of characters
   bool unit = false;        ///< the encodings of a class of characters: no one is the prefix of another
   bool universal = false;   ///< a unit that holds every character
+  bool textual = false;     ///< made of bytes alone: no tokens by name, no rules
   std::uint16_t depth = 0;  ///< nesting, tails not counted
   Id a = 0;  ///< concat: first; choice, both: index of the children; others: body, set, name, rule, tags
   Id b = 0;  ///< concat: second; choice, both: number of children; until: place in the tags' automaton;
@@ -72,6 +74,13 @@ struct Tags {
   Id otherwise = kNever;     ///< else: the tags stand at the text's start only; this follows where none does
   std::uint32_t budget = 0;  ///< tokens of free text; 0: no limit
   std::vector<Id> forced;    ///< what must follow at each place when they are used up
+};
+
+/// What a name of the grammar is in a vocabulary.
+struct NamedToken {
+  std::uint32_t same_as = 0;  ///< the first name of the same token
+  bool text = false;          ///< it writes text: what it spells is read by bytes as well
+  bool end = false;           ///< it ends the generation
 };
 
 /// Entries with commas between them, in any order: those of certain keys at most once each, and others.
@@ -99,7 +108,10 @@ class Store {
   Id bytes(const ByteSet& set);
   Id byte(unsigned char value) { return bytes(ByteSet::one(value)); }
   Id literal(std::string_view text);
+  /// One token, by its text or, as <[id]>, by its number. It is read as a whole, never by bytes.
   Id special(std::string_view name);
+  /// Any one token but that.
+  Id not_special(std::string_view name);
   Id concat(Id first, Id second);
   Id concat(std::initializer_list<Id> parts);
   Id choice(std::vector<Id> children);
@@ -149,16 +161,22 @@ class Store {
   std::size_t size() const { return nodes_.size(); }
   std::size_t memory() const;
 
-  // ---- the automaton; symbols are classes of bytes, then control tokens ----
+  // ---- the automaton; symbols are classes of bytes, then tokens: those with a name, then all others ----
 
   using Symbol = std::uint32_t;
   /// Divides the bytes into classes that no set tells apart. Afterwards no new sets or names may be made.
-  void freeze();
+  /// `names`: what the names are in a vocabulary, one each; none: all control tokens, all different.
+  void freeze(std::vector<NamedToken> names = {});
   bool frozen() const { return symbols_ != 0; }
   Symbol symbol(unsigned char byte) const { return class_of_[byte]; }
-  Symbol special_symbol(std::size_t name) const { return classes_ + static_cast<Symbol>(name); }
-  /// Any control token that the grammar does not name: allowed in free text only.
-  Symbol other_special() const { return symbols_ - 1; }
+  Symbol byte_symbols() const { return classes_; }
+  Symbol special_symbol(std::size_t name) const { return classes_ + names_[name].same_as; }
+  /// Any control token that the grammar does not name: allowed in free text and as a token other than one.
+  Symbol other_special() const { return symbols_ - 2; }
+  /// Any token that writes text and that the grammar does not name, read as a whole.
+  Symbol other_text() const { return symbols_ - 1; }
+  /// Whether the grammar reads tokens that write text as wholes somewhere, and not by their bytes alone.
+  bool reads_text_tokens() const { return reads_text_tokens_; }
   /// Language of the texts that follow `symbol` in `id`.
   Id derive(Id id, Symbol symbol);
   /// The same, quickly where it is remembered.
@@ -198,6 +216,9 @@ class Store {
   };
 
   Id intern(const Node& node, std::span<const Id> list = {});
+  std::uint32_t name_index(std::string_view name);
+  bool is_text(Symbol symbol) const;
+  bool is_end(Symbol symbol) const;
   bool same(const Node& x, const Node& node, std::span<const Id> list) const;
   std::uint64_t hash(const Node& node, std::span<const Id> list) const;
   void grow_table();
@@ -245,6 +266,8 @@ class Store {
   std::map<std::pair<std::uint32_t, std::vector<std::uint64_t>>, std::uint32_t> seen_index_;
   std::map<std::pair<std::uint64_t, Id>, std::uint32_t> members_map_;  // imported ones
   std::vector<std::string> specials_;
+  std::vector<NamedToken> names_;  // by special
+  bool reads_text_tokens_ = false;
   std::vector<Rule> rules_;
 
   std::array<Symbol, 256> class_of_{};

@@ -164,7 +164,8 @@ class Finisher {
     std::vector<std::uint32_t> ready;
     finite_.assign(count, false);
     const auto is_other = [](Kind kind) {
-      return kind == Kind::until || kind == Kind::special || kind == Kind::lexeme || kind == Kind::members;
+      return kind == Kind::until || kind == Kind::special || kind == Kind::not_special ||
+             kind == Kind::lexeme || kind == Kind::members;
     };
     for (std::uint32_t rule = 0; rule < count; ++rule) {
       std::vector<Id> work{from_.rule_body(rule)};
@@ -309,6 +310,9 @@ class Finisher {
           break;
         case Kind::special:
           made = to_.special(from_.specials()[node.a]);
+          break;
+        case Kind::not_special:
+          made = to_.not_special(from_.specials()[node.a]);
           break;
         case Kind::until:
           made = until(id, node, depth);

@@ -158,10 +158,8 @@ class GbnfParser {
         item = alternatives(depth + 1);
         skip(true);
         expect(")");
-      } else if (c == '<') {
-        item = control_token();
-      } else if (c == '!') {
-        refuse("a negated token, which is not supported,", ErrorCode::unsupported);
+      } else if (c == '<' || c == '!') {
+        item = token();
       } else if (is_name(c) && !(depth > 0 && at_rule())) {
         const std::size_t place = position_;
         item = store_.call(known(name(), place).number);
@@ -180,7 +178,7 @@ class GbnfParser {
     if (peek() < '0' || peek() > '9') refuse("something else where a number is expected");
     for (; peek() >= '0' && peek() <= '9'; ++position_) {
       value = value * 10 + static_cast<std::uint64_t>(peek() - '0');
-      if (value >= kUnbounded) refuse("a count beyond 32 bits", ErrorCode::unsupported);
+      if (value >= kUnbounded) refuse("a number beyond 32 bits", ErrorCode::unsupported);
     }
     return static_cast<std::uint32_t>(value);
   }
@@ -291,18 +289,22 @@ class GbnfParser {
     return negative ? set.complement() : set;
   }
 
-  /// <|name|>: the control token of that text.
-  Id control_token() {
-    const std::size_t begin = position_;
-    if (source_.compare(begin, 2, "<[") == 0)
-      refuse("a token by number, which is not supported,", ErrorCode::unsupported);
-    const std::size_t end = source_.find('>', begin);
-    const std::string_view text =
-        end == std::string_view::npos ? std::string_view() : source_.substr(begin, end + 1 - begin);
-    if (text.size() < 3 || text.find_first_of(" \t\r\n\"") != std::string_view::npos)
-      refuse("a '<' without the name and the '>' of a token");
-    position_ = end + 1;
-    return store_.special(text);
+  /// <text> or <[id]>: one token. !<text> or !<[id]>: any one token but that.
+  Id token() {
+    const bool negative = accept("!");
+    if (peek() != '<') refuse("a '!' without the '<' of a token");
+    std::string name;
+    if (source_.compare(position_, 2, "<[") == 0) {
+      position_ += 2;
+      name = fmt::format("<[{}]>", number());
+      expect("]>");
+    } else {
+      const std::size_t end = source_.find_first_of(">\r\n", position_);
+      if (end == std::string_view::npos || source_[end] != '>') refuse("a '<' without the '>' of a token");
+      name = source_.substr(position_, end + 1 - position_);
+      position_ = end + 1;
+    }
+    return negative ? store_.not_special(name) : store_.special(name);
   }
 
   Store& store_;

@@ -63,10 +63,26 @@ bool matches(const Grammar& grammar, std::string_view text) {
 
 Constraint::Constraint(const Grammar& grammar, std::shared_ptr<const TokenTable> table)
     : grammar_(grammar), table_(std::move(table)) {
-  for (const std::string& name : grammar_.store().specials())
-    if (!table_->find_control(name))
+  const std::vector<std::string>& specials = grammar_.store().specials();
+  std::vector<Token> tokens;
+  for (const std::string& name : specials) {
+    const auto token = table_->find(name);
+    if (!token)
       fail(ErrorCode::invalid_argument,
-           "the grammar asks for the control token {}, which the vocabulary has not", printable(name));
+           "the grammar asks for the token {}, which the vocabulary of {} tokens has not",
+           printable(name, 80), table_->size());
+    const auto first = std::find(tokens.begin(), tokens.end(), *token);
+    const TokenTable::Use use = table_->entry(*token).use;
+    names_.push_back({.same_as = static_cast<std::uint32_t>(first - tokens.begin()),
+                      .text = use == TokenTable::Use::text,
+                      .end = use == TokenTable::Use::end});
+    tokens.push_back(*token);
+  }
+  for (Id id = 0; id < grammar_.store().size(); ++id)
+    if (const Node& node = grammar_.store().node(id);
+        node.kind == Kind::special && !table_->is_used(tokens[node.a]))
+      fail(ErrorCode::invalid_argument, "the grammar asks for the token {}, which is never generated",
+           printable(specials[node.a], 80));
   current_ = make();
 }
 
@@ -75,7 +91,7 @@ std::shared_ptr<Constraint::Generation> Constraint::make() const {
   const Store& from = grammar_.store();
   std::vector<Id> map(from.size(), Store::kUnknown);
   made->start = made->store.import_grammar(from, grammar_.start(), map);
-  made->store.freeze();
+  made->store.freeze(names_);
   made->masks = std::make_unique<Masks>(made->store, *table_);
   return made;
 }
@@ -146,8 +162,13 @@ bool Matcher::accept(Token token) {
     case TokenTable::Use::text:
       for (const char c : entry.text) {
         next.state = store.next(next.state, store.symbol(static_cast<unsigned char>(c)));
-        if (next.state == kNever) return false;
+        if (next.state == kNever) break;
       }
+      if (store.reads_text_tokens()) {
+        const Store::Symbol whole = generation_->masks->named(token).value_or(store.other_text());
+        next.state = store.choice(next.state, store.next(now_.state, whole));
+      }
+      if (next.state == kNever) return false;
       break;
     case TokenTable::Use::control:
     case TokenTable::Use::end: {

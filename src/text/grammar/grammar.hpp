@@ -49,13 +49,15 @@ class Grammar {
   Id start_ = kNever;
 };
 
-/// Whether the grammar has this text, byte by byte: without a vocabulary.
+/// Whether the grammar has this text, byte by byte: without a vocabulary. Tokens that a grammar names are no
+/// text: what asks for one has none here.
 bool matches(const Grammar& grammar, std::string_view text);
 
 /// A grammar over a vocabulary, with all that was computed for it. Shared by its matchers; any thread.
 class Constraint {
  public:
-  /// Throws `Error` (invalid_argument): the grammar names a control token that the vocabulary has not.
+  /// Throws `Error` (invalid_argument): the grammar names a token that the vocabulary has not or never
+  /// writes.
   Constraint(const Grammar& grammar, std::shared_ptr<const TokenTable> table);
 
   const TokenTable& table() const { return *table_; }
@@ -74,6 +76,7 @@ class Constraint {
   std::mutex mutex_;
   Grammar grammar_;
   std::shared_ptr<const TokenTable> table_;
+  std::vector<NamedToken> names_;
   std::shared_ptr<Generation> current_;
 };
 

@@ -24,8 +24,7 @@ Masks::Masks(Store& store, const TokenTable& table)
       path_(table.max_depth() + 1),
       path2_(table.max_depth() + 1) {
   for (std::size_t i = 0; i < store.specials().size(); ++i) {
-    if (const auto token = table.find_control(store.specials()[i]))
-      named_.emplace(*token, store.special_symbol(i));
+    if (const auto token = table.find(store.specials()[i])) named_.emplace(*token, store.special_symbol(i));
   }
 }
 
@@ -88,7 +87,7 @@ std::shared_ptr<const Bits> Masks::of(Id state) {
   if (it != masks_.end()) return it->second;
   auto bits = std::make_shared<Bits>(table_.words(), 0);
   add(state, *bits);
-  add_controls(state, *bits);
+  add_tokens(state, *bits);
   const std::size_t bytes = table_.words() * 8 + 64;
   if (bytes_ + bytes > kMaxMaskBytes) {
     masks_.clear();
@@ -125,15 +124,30 @@ std::shared_ptr<const Bits> Masks::closing(Id state) {
     if (table_.nodes()[place].depth * 2 >= longest)
       table_.for_each_token(place, [&](std::size_t token) { set_bit(*bits, token); });
   for (const auto& [token, symbol] : named_)
-    if (completion_.of(store_.next(state, symbol)) < far) set_bit(*bits, static_cast<std::size_t>(token));
+    if (completion_.of(store_.next(state, symbol)) < far && table_.is_used(token))
+      set_bit(*bits, static_cast<std::size_t>(token));
+  if (store_.reads_text_tokens() && completion_.of(store_.next(state, store_.other_text())) < far)
+    unite(*bits, unnamed_texts());
   return bits;
 }
 
-void Masks::add_controls(Id state, Bits& out) {
+const Bits& Masks::unnamed_texts() {
+  if (!unnamed_texts_.empty()) return unnamed_texts_;
+  unnamed_texts_.assign(table_.words(), 0);
+  table_.for_each_token_below(0, [&](std::size_t token) { set_bit(unnamed_texts_, token); });
+  for (const auto& [token, symbol] : named_) clear_bit(unnamed_texts_, static_cast<std::size_t>(token));
+  return unnamed_texts_;
+}
+
+/// The tokens that are read as wholes.
+void Masks::add_tokens(Id state, Bits& out) {
   if (store_.nullable(state))
     for (const Token token : table_.ends()) set_bit(out, static_cast<std::size_t>(token));
   for (const auto& [token, symbol] : named_)
-    if (store_.next(state, symbol) != kNever) set_bit(out, static_cast<std::size_t>(token));
+    if (store_.next(state, symbol) != kNever && table_.is_used(token))
+      set_bit(out, static_cast<std::size_t>(token));
+  if (store_.reads_text_tokens() && store_.next(state, store_.other_text()) != kNever)
+    unite(out, unnamed_texts());
   if (store_.next(state, store_.other_special()) == kNever) return;
   for (const Token token : table_.controls())
     if (!named_.contains(token)) set_bit(out, static_cast<std::size_t>(token));

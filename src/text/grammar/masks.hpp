@@ -69,12 +69,13 @@ class Masks {
   /// Bytes to the text's end; Completion::kFar where that is not known.
   std::uint32_t to_end(Id state) { return completion_.of(state); }
   std::size_t memory() const { return bytes_ + completion_.memory(); }
-  /// The symbol of a token that is control or end, when the grammar names it.
+  /// The symbol of a token that the grammar names.
   std::optional<Store::Symbol> named(Token token) const;
 
  private:
   void add(Id state, Bits& out);
-  void add_controls(Id state, Bits& out);
+  void add_tokens(Id state, Bits& out);
+  const Bits& unnamed_texts();
   std::shared_ptr<const Prefix> prefix(Id id);
   std::shared_ptr<const Prefix> make_prefix(Id id);
   std::shared_ptr<const Prefix> walked_prefix(Id id);
@@ -107,6 +108,7 @@ class Masks {
   std::unordered_map<Id, Fingerprint> fingerprints_;
   std::unordered_map<Id, Lengths> lengths_;
   std::unordered_map<Token, Store::Symbol> named_;
+  Bits unnamed_texts_;
   std::unordered_map<Id, std::uint16_t> loops_;
   std::vector<std::vector<Store::Symbol>> kind_symbols_;  // by kind of byte
   std::size_t bytes_ = 0;

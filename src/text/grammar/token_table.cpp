@@ -1,6 +1,7 @@
 #include "text/grammar/token_table.hpp"
 
 #include <algorithm>
+#include <charconv>
 
 #include "text/grammar/masks.hpp"
 
@@ -17,6 +18,9 @@ TokenTable::TokenTable(std::vector<Entry> entries)
     if (entry.use == Use::end) ends_.push_back(token);
     if (entry.use == Use::control || entry.use == Use::end) names_.emplace(entry.text, token);
   }
+  for (std::size_t i = 0; i < entries_.size(); ++i)
+    if (entries_[i].use == Use::never && !entries_[i].text.empty())
+      names_.emplace(entries_[i].text, static_cast<Token>(i));
   const auto text = [&](Token token) -> const std::string& { return this->entry(token).text; };
   std::stable_sort(ordered_.begin(), ordered_.end(), [&](Token a, Token b) { return text(a) < text(b); });
 
@@ -101,7 +105,7 @@ std::shared_ptr<const TokenTable> TokenTable::of(const Tokenizer& tokenizer) {
         break;
       case TokenType::unknown:
       case TokenType::unused:
-        entry.use = Use::never;
+        entry = {tokenizer.text(token), Use::never};
         break;
       default:
         entry.text = tokenizer.piece(token);
@@ -114,6 +118,28 @@ std::shared_ptr<const TokenTable> TokenTable::of(const Tokenizer& tokenizer) {
 std::optional<Token> TokenTable::find_control(std::string_view name) const {
   const auto it = names_.find(std::string(name));
   return it == names_.end() ? std::nullopt : std::optional<Token>(it->second);
+}
+
+std::optional<Token> TokenTable::find(std::string_view name) const {
+  if (name.size() > 4 && name.substr(0, 2) == "<[" && name.substr(name.size() - 2) == "]>") {
+    const std::string_view digits = name.substr(2, name.size() - 4);
+    std::size_t id = 0;
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), id);
+    if (error == std::errc() && end == digits.end())
+      return id < size() ? std::optional(static_cast<Token>(id)) : std::nullopt;
+  }
+  if (const auto control = find_control(name)) return control;
+  std::uint32_t at = 0;
+  for (const char c : name) {
+    const std::uint32_t end = nodes_[at].end;
+    std::uint32_t child = at + 1;
+    while (child < end && nodes_[child].byte != static_cast<unsigned char>(c)) child = nodes_[child].end;
+    if (child >= end) return std::nullopt;
+    at = child;
+  }
+  std::optional<Token> found;
+  for_each_token(at, [&](std::size_t token) { found = static_cast<Token>(token); });
+  return found;
 }
 
 }  // namespace quipu::text::grammar

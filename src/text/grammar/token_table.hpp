@@ -32,7 +32,7 @@ class TokenTable {
     never,    ///< unknown and unused tokens, and those that write nothing
   };
   struct Entry {
-    std::string text;  ///< the bytes, or the name of a control token
+    std::string text;  ///< the bytes, or the name of a token that writes none
     Use use = Use::text;
   };
 
@@ -44,8 +44,13 @@ class TokenTable {
   const Entry& entry(Token token) const { return entries_[static_cast<std::size_t>(token)]; }
   const std::vector<Token>& controls() const { return controls_; }
   const std::vector<Token>& ends() const { return ends_; }
-  /// The control or end token of that name.
+  /// Whether it is ever generated.
+  bool is_used(Token token) const { return entry(token).use != Use::never; }
+  /// The token of that name that writes no text.
   std::optional<Token> find_control(std::string_view name) const;
+  /// As grammars name tokens: <[id]> by its number; a control or end token by its name; any other by its
+  /// text, the last one where several have it.
+  std::optional<Token> find(std::string_view name) const;
 
   /// Depth first; node 0 is the root.
   struct TrieNode {

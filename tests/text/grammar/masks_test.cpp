@@ -117,6 +117,10 @@ TEST(Masks, AgreeForGrammarsAndPatterns) {
   expect_exact(
       Grammar::from_gbnf("root ::= (\"ab\" | \"abc\" [0-9]*)* \"{\" root \"}\" | [^\\n\"]* \"\\\"\""), 21);
   expect_exact(Grammar::from_gbnf("root ::= [a-z]* \"ab\" .{0,3} | \"<|\" root <|call|>"), 22);
+  expect_exact(
+      Grammar::from_gbnf("root ::= (!<|call|> | \"{\" [a-e]* \"\\\"\" | </think> root)+ <|other|> \"x\""),
+      25);
+  expect_exact(Grammar::from_gbnf("root ::= [^\"]* <[300]> (!<[301]> \"a\")* | \"a\" !</think> root"), 26);
   expect_exact(Grammar::from_regex("(a|b|\"){1,4}[^a]*na?"), 23);
   expect_exact(Grammar::from([](Store& store) {
                  FreeText text;
