@@ -72,6 +72,7 @@ json::object capabilities_json(const text::Capabilities& can) {
   return {{"system_role", can.system_role},
           {"developer_role", can.developer_role},
           {"tools", can.tools},
+          {"functions_variable", can.functions_variable},
           {"tool_calls", can.tool_calls},
           {"parallel_tool_calls", can.parallel_tool_calls},
           {"tool_role", can.tool_role},

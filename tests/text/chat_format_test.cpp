@@ -198,6 +198,81 @@ std::tm golden_clock() {
   return now;
 }
 
+// Python: json.dumps([tool["function"] for tool in tools], indent=4), as the card of Firefunction v2 has it.
+constexpr const char* kFunctionsText = R"([
+    {
+        "name": "get_time",
+        "parameters": {}
+    }
+])";
+constexpr const char* kGetTime =
+    R"([{"type": "function", "function": {"name": "get_time", "parameters": {}}}])";
+
+TEST(ChatFormat, ToolsAreGivenAsFunctionsWhereTheTemplateReadsThose) {
+  constexpr const char* reads_both =
+      "{{ functions + '|' + datetime }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}";
+  const text::ChatTemplate chat(reads_both, {});
+  const text::ChatFormat format(chat);
+  EXPECT_TRUE(format.capabilities().functions_variable);
+  EXPECT_TRUE(format.capabilities().tools);
+  const char* messages = R"([{"role": "user", "content": "Hi"}])";
+  const text::Prompt prompt = format.prompt(conversation(messages, kGetTime), golden_clock);
+  EXPECT_EQ(prompt.rendered.text, std::string(kFunctionsText) + "|2026-01-15 12:00:00[user]Hi");
+  // What a tool's author wrote is not the template's.
+  EXPECT_EQ(prompt.rendered.trusted.front().begin, std::string(kFunctionsText).size());
+  EXPECT_EQ(format.prompt(conversation(messages), golden_clock).rendered.text,
+            "|2026-01-15 12:00:00[user]Hi");
+  // Read only where there are any; and not at all where tools are shown as such.
+  const text::ChatTemplate optional_one(
+      "{% if functions %}{{ functions }}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}", {});
+  EXPECT_TRUE(text::ChatFormat(optional_one).capabilities().functions_variable);
+  const text::ChatTemplate other(
+      "{{ tools | tojson }}{% if functions %}F{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}",
+      {});
+  EXPECT_FALSE(text::ChatFormat(other).capabilities().functions_variable);
+}
+
+TEST(ChatFormat, FirefunctionGetsItsVariables) {
+  const auto folder = test::shared_data() / "chat";
+  QUIPU_REQUIRE_SHARED(folder);
+  const char* file = "fireworks-ai-llama-3-firefunction-v2";
+  const text::ChatTemplate chat(test::read_file(folder / "templates" / (std::string(file) + ".jinja")),
+                                {{"bos_token", "[BOS]"}, {"eos_token", "[EOS]"}});
+  const text::ChatFormat format(chat);
+  EXPECT_TRUE(format.capabilities().tools);
+  EXPECT_TRUE(format.capabilities().functions_variable);
+  EXPECT_TRUE(format.capabilities().parallel_tool_calls);
+  const Data goldens = parse_json(test::read_file(folder / "goldens" / (std::string(file) + ".json")), file);
+  const Data data = parse_json(test::read_file(folder / "conversations.json"), "conversations");
+  int same = 0;
+  for (const Data& golden : std::get<Data::List>(goldens.value)) {
+    const std::string* expected = text::text_of(member(golden, "output"));
+    if (expected == nullptr) continue;
+    text::Conversation input;
+    for (const Data& item : std::get<Data::List>(member(data, "conversations").value))
+      if (*text::text_of(member(item, "name")) == *text::text_of(member(golden, "conversation")))
+        input.messages = text::read_messages(member(item, "messages"));
+    const Data& arguments = member(golden, "kwargs");
+    // From tools and the clock, but for the layout of the JSON and the time.
+    input.tools = text::read_tools(parse_json(kGetTime, "tools"));
+    std::string from_tools = *expected;
+    for (const auto& [name, text] :
+         {std::pair("functions", kFunctionsText), {"datetime", "2026-01-15 12:00:00"}}) {
+      const std::string& golden_text = *text::text_of(member(arguments, name));
+      const std::size_t place = from_tools.find(golden_text);
+      ASSERT_NE(place, std::string::npos);
+      from_tools.replace(place, golden_text.size(), text);
+    }
+    EXPECT_EQ(format.prompt(input, golden_clock).rendered.text, from_tools);
+    // chat_template_kwargs stand above both.
+    for (const char* name : {"functions", "datetime"})
+      input.template_arguments.emplace_back(name, member(arguments, name));
+    EXPECT_EQ(format.prompt(input, golden_clock).rendered.text, *expected);
+    ++same;
+  }
+  EXPECT_EQ(same, 5);
+}
+
 // Where a template shows all that a conversation holds, the prompt is what Hugging Face's rendering gives.
 TEST(ChatFormat, SharedTemplatesGiveThePromptsOfHuggingFace) {
   const auto folder = test::shared_data() / "chat";

@@ -280,6 +280,15 @@ Rendered write_calls(const OutputFormat& output, const std::vector<ToolCall>& ca
   return out;
 }
 
+jinja::Template::Variables functions_variables(const Data& tools, const jinja::Template::Clock& clock) {
+  // As the card of Firefunction v2 makes them; llama.cpp gives the same two.
+  static const jinja::Template functions(
+      "{% if tools %}{{ tools | map(attribute='function') | list | tojson(indent=4) }}{% endif %}");
+  static const jinja::Template datetime("{{ strftime_now('%Y-%m-%d %H:%M:%S') }}");
+  return {{"functions", functions.render({{"tools", tools}}).text},
+          {"datetime", datetime.render({}, {}, clock).text}};
+}
+
 TemplateInput adapt_conversation(const Conversation& conversation, const Capabilities& capabilities,
                                  const OutputFormat& output) {
   return Adapter(conversation, capabilities, output).run();

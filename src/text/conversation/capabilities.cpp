@@ -1,6 +1,7 @@
 // What a template can show, found by rendering conversations of words that occur nowhere else.
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "core/error.hpp"
 #include "text/conversation/chat_format.hpp"
@@ -67,10 +68,13 @@ class Probe {
     ChatRequest request;
     request.messages = std::move(messages);
     request.tools = std::move(tools);
+    request.variables = std::move(variables);
+    if (found_.functions_variable)
+      for (auto& variable : functions_variables(std::exchange(request.tools, {}), {}))
+        request.variables.push_back(std::move(variable));
     if (found_.empty_tools_list && std::holds_alternative<std::nullptr_t>(request.tools.value))
       request.tools = Data::List{};
     request.add_generation_prompt = open_turn;
-    request.variables = std::move(variables);
     try {
       return chat_.render(request, limits_).text;
     } catch (const Error&) {
@@ -79,8 +83,9 @@ class Probe {
   }
 
   void plain() {
-    for (const bool empty_list : {false, true}) {
-      found_.empty_tools_list = empty_list;
+    for (const int attempt : {0, 1, 2}) {
+      found_.empty_tools_list = attempt == 1;
+      found_.functions_variable = attempt == 2;
       const auto list = render({message("user", parts(kUser))});
       found_.list_content = has(list, kUser) && !has(list, "'type'") && !has(list, "\"type\"");
       found_.text_content = true;
@@ -100,7 +105,12 @@ class Probe {
     found_.developer_role = shows("developer");
   }
 
-  void tools() { found_.tools = has(render({user()}, tool_list()), kTool); }
+  void tools() {
+    found_.tools = has(render({user()}, tool_list()), kTool);
+    if (found_.tools || found_.functions_variable) return;
+    found_.functions_variable = true;
+    found_.tools = found_.functions_variable = has(render({user()}, tool_list()), kTool);
+  }
 
   static Data call(const char* id, const char* value, bool as_text) {
     Data arguments = as_text ? Data(std::string("{\"") + kProbeKey + "\": \"" + value + "\"}")

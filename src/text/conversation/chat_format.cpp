@@ -1,6 +1,7 @@
 #include "text/conversation/chat_format.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -79,6 +80,8 @@ Prompt ChatFormat::prompt(const Conversation& conversation, const jinja::Templat
   TemplateInput input = adapt_conversation(*source, capabilities_, *output_);
   ChatRequest request;
   request.messages = std::move(input.messages);
+  if (capabilities_.functions_variable)
+    request.variables = functions_variables(std::exchange(input.tools, {}), clock);
   request.tools = std::move(input.tools);
   request.documents = conversation.documents;
   request.add_generation_prompt = !conversation.continue_final_message;

@@ -18,6 +18,7 @@ struct Capabilities {
   bool system_role = false;
   bool developer_role = false;         ///< as a role of its own; else it is given as system
   bool tools = false;                  ///< the definitions come out
+  bool functions_variable = false;     ///< they do as JSON text in the variable `functions`, not in `tools`
   bool tool_calls = false;             ///< earlier calls come out
   bool parallel_tool_calls = false;    ///< several calls of one message
   bool tool_role = false;              ///< results come out
@@ -70,6 +71,10 @@ struct TemplateInput {
 };
 TemplateInput adapt_conversation(const Conversation& conversation, const Capabilities& capabilities,
                                  const OutputFormat& output);
+
+/// What templates of the Firefunction kind read: `functions`, the functions of the tools as JSON text (empty
+/// without any), and `datetime`.
+jinja::Template::Variables functions_variables(const jinja::Data& tools, const jinja::Template::Clock& clock);
 
 /// Calls as text, in the way of a format's first JSON form; the form's own words are marked as trusted.
 Rendered write_calls(const OutputFormat& output, const std::vector<ToolCall>& calls);
