@@ -41,7 +41,12 @@ void Store::freeze(std::vector<NamedToken> names) {
     split(set);
   }
   bool digits = false;
-  for (const Node& node : nodes_) digits |= node.kind == Kind::modulo;
+  bool excludes = false;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    digits |= nodes_[i].kind == Kind::modulo;
+    excludes |= nodes_[i].kind == Kind::not_special;
+    nodes_[i].life = Life::unknown;
+  }
   if (digits)
     for (const unsigned b : {'.', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'})
       split(ByteSet::one(static_cast<unsigned char>(b)));
@@ -69,11 +74,10 @@ void Store::freeze(std::vector<NamedToken> names) {
   while (names_.size() < specials_.size())
     names_.push_back({.same_as = static_cast<std::uint32_t>(names_.size())});
   reads_text_tokens_ =
-      std::any_of(nodes_.begin(), nodes_.end(), [](const Node& x) { return x.kind == Kind::not_special; }) ||
-      std::any_of(names_.begin(), names_.end(), [](const NamedToken& name) { return name.text; });
+      excludes || std::any_of(names_.begin(), names_.end(), [](const NamedToken& name) { return name.text; });
+  rows_.clear();
+  row_count_ = 0;
   row_.clear();
-  derived_.clear();
-  life_.clear();
 }
 
 bool Store::is_text(Symbol symbol) const {
@@ -104,16 +108,20 @@ Id Store::derive(Id id, Symbol symbol) {
     default:
       break;
   }
-  if (row_.size() < nodes_.size()) row_.resize(std::max(nodes_.size(), row_.size() * 2), kUnknown);
-  if (row_[id] == kUnknown) {
-    row_[id] = static_cast<std::uint32_t>(derived_.size());
-    derived_.resize(derived_.size() + symbols_, kUnknown);
+  if (row_.size() <= id) row_.resize(std::max(nodes_.size(), row_.size() * 2), nullptr);
+  if (row_[id] == nullptr) row_[id] = new_row();
+  Id& slot = row_[id][symbol];
+  if (slot == kUnknown) slot = compute(id, symbol);
+  return slot;
+}
+
+Id* Store::new_row() {
+  if (row_count_ % kRowBlock == 0) {
+    const std::size_t size = kRowBlock * symbols_;
+    rows_.emplace_back(new Id[size]);
+    std::fill_n(rows_.back().get(), size, kUnknown);
   }
-  const std::size_t slot = std::size_t{row_[id]} + symbol;
-  if (derived_[slot] != kUnknown) return derived_[slot];
-  const Id result = compute(id, symbol);
-  derived_[slot] = result;
-  return result;
+  return rows_.back().get() + row_count_++ % kRowBlock * symbols_;
 }
 
 Id Store::derive_concat(Id id, Symbol symbol) {
@@ -209,6 +217,13 @@ Id Store::compute(Id id, Symbol symbol) {
   }
 }
 
+Life Store::known_life(Id id) const {
+  const Node& node = nodes_[id];
+  if (id == kNever) return Life::dead;
+  if (node.nullable || !node.intersects) return Life::alive;
+  return node.life;
+}
+
 bool Store::alive(Id start) {
   if (!nodes_[start].intersects) return start != kNever;
   if (!frozen()) {
@@ -220,47 +235,43 @@ bool Store::alive(Id start) {
     copy.freeze();
     return copy.alive(id);
   }
+  if (const Life life = known_life(start); life != Life::unknown) return life == Life::alive;
   // Depth first to any text; what leads to it is alive too. When there is none, all that was seen is dead.
+  // Each depth begins with another symbol: with the same one, a run of white space that may be thousands long
+  // would be gone through to its end.
   struct Frame {
     Id id;
-    Symbol next;
+    Symbol tried;
   };
   std::vector<Frame> path;
   std::vector<Id> seen;
   std::unordered_set<Id> entered;
   std::uint64_t steps = 0;
-  const auto known = [&](Id id) {
-    const Node& node = nodes_[id];
-    if (id == kNever) return Life::dead;
-    if (node.nullable || !node.intersects) return Life::alive;
-    const auto it = life_.find(id);
-    return it == life_.end() ? Life::unknown : it->second;
-  };
   const auto enter = [&](Id id) {
     if (!entered.insert(id).second) return;
     seen.push_back(id);
     path.push_back({id, 0});
   };
-  if (const Life life = known(start); life != Life::unknown) return life == Life::alive;
   enter(start);
   while (!path.empty()) {
-    const Symbol symbol = path.back().next++;
-    if (symbol == classes_) {
+    if (path.back().tried == classes_) {
       path.pop_back();
       continue;
     }
+    const auto begin = static_cast<Symbol>(path.size() * 0x9e3779b97f4a7c15 >> 40);
+    const Symbol symbol = (begin + path.back().tried++) % classes_;
     if (++steps > max_search)
       fail(ErrorCode::unsupported,
            "the limits on one text are too many to find out whether they can be met together");
     const Id next = derive(path.back().id, symbol);
-    const Life life = known(next);
+    const Life life = known_life(next);
     if (life == Life::alive) {
-      for (const Frame& frame : path) life_[frame.id] = Life::alive;
+      for (const Frame& frame : path) nodes_[frame.id].life = Life::alive;
       return true;
     }
     if (life == Life::unknown) enter(next);
   }
-  for (const Id id : seen) life_[id] = Life::dead;
+  for (const Id id : seen) nodes_[id].life = Life::dead;
   return false;
 }
 

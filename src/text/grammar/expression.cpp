@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <tuple>
 #include <utility>
 
 #include "core/error.hpp"
@@ -20,12 +21,14 @@ std::uint64_t mix(std::uint64_t h, std::uint64_t value) {
 /// Common beginnings are looked for so deep; longer ones are found when the text gets there.
 constexpr int kMaxFactoring = 40;
 
+/// Among more ways than these, such that differ in a count alone are not looked for.
+constexpr std::size_t kMaxCounts = 200;
+
 }  // namespace
 
 Store::Store() {
   static std::atomic<std::uint64_t> stores{0};
   serial_ = ++stores;
-  table_.assign(1024, kUnknown);
   intern(Node{});
   Node empty;
   empty.kind = Kind::empty;
@@ -35,8 +38,8 @@ Store::Store() {
 }
 
 std::size_t Store::memory() const {
-  return nodes_.size() * (sizeof(Node) + 8) + lists_.size() * 4 + table_.size() * 4 + derived_.size() * 4 +
-         sets_.size() * 64 + life_.size() * 32 + seen_.size() * 128;
+  return nodes_.size() * (sizeof(Node) + 24) + lists_.size() * 4 + rows_.size() * kRowBlock * symbols_ * 4 +
+         sets_.size() * 64 + seen_.size() * 128;
 }
 
 // ---- one copy of each ----
@@ -56,38 +59,39 @@ bool Store::same(const Node& x, const Node& node, std::span<const Id> list) cons
   return std::equal(other.begin(), other.end(), list.begin(), list.end());
 }
 
-void Store::grow_table() {
-  std::vector<Id> old = std::move(table_);
-  table_.assign(old.size() * 2, kUnknown);
-  for (const Id id : old) {
-    if (id == kUnknown) continue;
-    const Node& node = nodes_[id];
-    std::size_t slot = hash(node, is_list_kind(node.kind) ? children(node) : std::span<const Id>());
-    while (table_[slot &= table_.size() - 1] != kUnknown) ++slot;
-    table_[slot] = id;
+void Store::Table::add(std::uint64_t hash, Id id) {
+  Part& part = parts_[hash >> 61];
+  const auto put = [&](Slot slot) {
+    std::size_t at = slot.hash & (part.slots.size() - 1);
+    while (part.slots[at].id != kNone) at = (at + 1) & (part.slots.size() - 1);
+    part.slots[at] = slot;
+  };
+  if (part.used * 2 >= part.slots.size()) {
+    std::vector<Slot> old(std::max<std::size_t>(64, part.slots.size() * 2));
+    old.swap(part.slots);
+    for (const Slot& slot : old)
+      if (slot.id != kNone) put(slot);
   }
+  put({static_cast<std::uint32_t>(hash), id});
+  ++part.used;
 }
 
 Id Store::intern(const Node& node, std::span<const Id> list) {
-  std::size_t slot = hash(node, list);
-  for (;; ++slot) {
-    slot &= table_.size() - 1;
-    if (table_[slot] == kUnknown) break;
-    if (same(nodes_[table_[slot]], node, list)) return table_[slot];
-  }
+  const std::uint64_t h = hash(node, list);
+  const Id found = table_.find(h, [&](Id id) { return same(nodes_[id], node, list); });
+  if (found != Table::kNone) return found;
   if (nodes_.size() >= max_nodes)
     fail(ErrorCode::unsupported, "the grammar needs more than {} states", max_nodes);
   if (node.depth > kMaxDepth)
     fail(ErrorCode::unsupported, "the grammar nests deeper than {} levels", kMaxDepth);
   const Id id = static_cast<Id>(nodes_.size());
-  table_[slot] = id;
+  table_.add(h, id);
   nodes_.push_back(node);
   if (is_list_kind(node.kind)) {
     nodes_.back().a = static_cast<Id>(lists_.size());
     nodes_.back().b = static_cast<Id>(list.size());
     lists_.insert(lists_.end(), list.begin(), list.end());
   }
-  if (nodes_.size() * 2 > table_.size()) grow_table();
   return id;
 }
 
@@ -301,6 +305,43 @@ bool Store::factor(std::vector<Id>& children) {
   return changed;
 }
 
+/// x{1,4}·y | x{3,9}·y becomes x{1,9}·y: ways to read a text that differ in a count alone are one. True when
+/// something changed.
+bool Store::unite_counts(std::vector<Id>& children) {
+  struct Part {
+    Id body, rest;
+    std::uint32_t low, high;
+    std::size_t place;
+  };
+  std::vector<Part> parts;
+  for (std::size_t i = 0; i < children.size(); ++i) {
+    const Node& node = nodes_[children[i]];
+    const Node& first = node.kind == Kind::concat ? nodes_[node.a] : node;
+    if (first.kind == Kind::repeat)
+      parts.push_back({first.a, node.kind == Kind::concat ? node.b : kEmpty, first.low, first.high, i});
+  }
+  if (parts.size() < 2 || parts.size() > kMaxCounts) return false;
+  std::sort(parts.begin(), parts.end(), [](const Part& x, const Part& y) {
+    return std::tie(x.body, x.rest, x.low) < std::tie(y.body, y.rest, y.low);
+  });
+  bool changed = false;
+  for (std::size_t i = 0; i < parts.size();) {
+    Part all = parts[i];
+    std::size_t j = i + 1;
+    for (; j < parts.size() && parts[j].body == all.body && parts[j].rest == all.rest; ++j) {
+      if (all.high != kUnbounded && parts[j].low > all.high + 1) break;
+      all.high = std::max(all.high, parts[j].high);
+      children[parts[j].place] = kNever;
+    }
+    if (j > i + 1) {
+      children[all.place] = concat(repeat(all.body, all.low, all.high), all.rest);
+      changed = true;
+    }
+    i = j;
+  }
+  return changed;
+}
+
 Id Store::choice(std::vector<Id> children) {
   for (std::size_t i = 0; i < children.size(); ++i) {
     if (nodes_[children[i]].kind != Kind::choice) continue;
@@ -328,7 +369,8 @@ Id Store::choice(std::vector<Id> children) {
   if (const Id united = unite_bytes(children); united != kNever) children.push_back(united);
   if (children.size() > 1 && factoring_ < kMaxFactoring) {
     ++factoring_;
-    const bool changed = factor(children);
+    const bool united = unite_counts(children);
+    const bool changed = factor(children) || united;
     const Id factored = changed ? choice(std::move(children)) : kNever;
     --factoring_;
     if (changed) return factored;

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "text/grammar/byte_set.hpp"
+#include "text/grammar/growing.hpp"
 
 namespace quipu::text::grammar {
 
@@ -43,17 +45,21 @@ enum class Kind : std::uint8_t {
   members,      ///< entries in any order, each at most once
 };
 
+/// Whether a language has a text.
+enum class Life : std::uint8_t { unknown, alive, dead };
+
 inline bool is_list_kind(Kind kind) { return kind == Kind::choice || kind == Kind::both; }
 
 struct Node {
   Kind kind = Kind::never;
-  bool nullable = false;    ///< has the empty text
-  bool intersects = false;  ///< has `both` or `complement` inside: may be empty without being kNever
-  bool wide = false;        ///< repeats a large class of characters
-  bool unit = false;        ///< the encodings of a class of characters: no one is the prefix of another
-  bool universal = false;   ///< a unit that holds every character
-  bool textual = false;     ///< made of bytes alone: no tokens by name, no rules
-  std::uint16_t depth = 0;  ///< nesting, tails not counted
+  bool nullable = false;      ///< has the empty text
+  bool intersects = false;    ///< has `both` or `complement` inside: may be empty without being kNever
+  bool wide = false;          ///< repeats a large class of characters
+  bool unit = false;          ///< the encodings of a class of characters: no one is the prefix of another
+  bool universal = false;     ///< a unit that holds every character
+  bool textual = false;       ///< made of bytes alone: no tokens by name, no rules
+  std::uint16_t depth = 0;    ///< nesting, tails not counted
+  Life life = Life::unknown;  ///< as far as that was searched for
   Id a = 0;  ///< concat: first; choice, both: index of the children; others: body, set, name, rule, tags
   Id b = 0;  ///< concat: second; choice, both: number of children; until: place in the tags' automaton;
              ///< members: set of those that came
@@ -181,8 +187,8 @@ class Store {
   Id derive(Id id, Symbol symbol);
   /// The same, quickly where it is remembered.
   Id next(Id id, Symbol symbol) {
-    if (id < row_.size() && row_[id] != kUnknown) {
-      const Id known = derived_[std::size_t{row_[id]} + symbol];
+    if (id < row_.size() && row_[id] != nullptr) {
+      const Id known = row_[id][symbol];
       if (known != kUnknown) return known;
     }
     return derive(id, symbol);
@@ -221,10 +227,11 @@ class Store {
   bool is_end(Symbol symbol) const;
   bool same(const Node& x, const Node& node, std::span<const Id> list) const;
   std::uint64_t hash(const Node& node, std::span<const Id> list) const;
-  void grow_table();
+  Id* new_row();
   std::uint32_t set_index(const ByteSet& set);
   Id list_node(Kind kind, const std::vector<Id>& children);
   bool factor(std::vector<Id>& children);
+  bool unite_counts(std::vector<Id>& children);
   Id unite_bytes(std::vector<Id>& children);
   bool merge_repeats(std::vector<Id>& children);
   Id compute(Id id, Symbol symbol);
@@ -240,9 +247,37 @@ class Store {
   std::uint64_t serial_;  // no two stores have the same
   int factoring_ = 0;     // depth of the recursion
   std::uint64_t work_ = 0;
-  std::vector<Node> nodes_;
+  Growing<Node> nodes_;
   std::vector<Id> lists_;
-  std::vector<Id> table_;  // open addressing
+  /// All nodes by their hash: several tables with open addressing, so that none takes long to grow.
+  class Table {
+   public:
+    static constexpr Id kNone = 0xffffffff;
+    /// The id of that hash for which `same` holds, or kNone.
+    template <class Same>
+    Id find(std::uint64_t hash, Same&& same) const {
+      const Part& part = parts_[hash >> 61];
+      if (part.slots.empty()) return kNone;
+      const std::size_t mask = part.slots.size() - 1;
+      for (std::size_t at = hash & mask; part.slots[at].id != kNone; at = (at + 1) & mask)
+        if (part.slots[at].hash == static_cast<std::uint32_t>(hash) && same(part.slots[at].id))
+          return part.slots[at].id;
+      return kNone;
+    }
+    void add(std::uint64_t hash, Id id);
+
+   private:
+    struct Slot {
+      std::uint32_t hash = 0;
+      Id id = kNone;
+    };
+    struct Part {
+      std::vector<Slot> slots;
+      std::size_t used = 0;
+    };
+    std::array<Part, 8> parts_;
+  };
+  Table table_;
   std::vector<ByteSet> sets_;
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> set_index_;
   std::vector<Tags> tags_;
@@ -273,10 +308,11 @@ class Store {
   std::array<Symbol, 256> class_of_{};
   std::vector<unsigned char> representative_;
   Symbol classes_ = 0, symbols_ = 0;
-  std::vector<std::uint32_t> row_;  // of derivatives, by id; kUnknown: none yet
-  std::vector<Id> derived_;
-  enum class Life : std::uint8_t { unknown, alive, dead };
-  std::unordered_map<Id, Life> life_;
+  static constexpr std::size_t kRowBlock = 16;  // rows of derivatives
+  std::vector<std::unique_ptr<Id[]>> rows_;
+  std::size_t row_count_ = 0;
+  std::vector<Id*> row_;  // of derivatives, by id; nullptr: none yet
+  Life known_life(Id id) const;
 };
 
 }  // namespace quipu::text::grammar

@@ -1,11 +1,15 @@
 #include "text/grammar/masks.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 
 namespace quipu::text::grammar {
 
 namespace {
+
+/// Parts of the trie this large are passed over where that can be.
+constexpr std::uint32_t kWorthIt = 8;
 
 constexpr std::size_t kMaxMaskBytes = std::size_t{64} << 20;
 
@@ -33,9 +37,11 @@ std::optional<Store::Symbol> Masks::named(Token token) const {
   return it == named_.end() ? std::nullopt : std::optional(it->second);
 }
 
-/// The kinds of bytes that lead from a state to itself.
-std::uint16_t Masks::loops(Id state) {
-  if (const auto it = loops_.find(state); it != loops_.end()) return it->second;
+/// Whether all bytes of some kinds lead from a state to itself. Asks for no more kinds than it must: where
+/// characters are counted, each derivative is a state more.
+bool Masks::stays(Id state, std::uint16_t kinds) {
+  traits_.grow(store_.size());
+  if ((kinds & traits_[state].leave) != 0) return false;
   if (kind_symbols_.empty()) {
     kind_symbols_.resize(TokenTable::kByteKinds);
     for (unsigned b = 0; b < 256; ++b) {
@@ -44,23 +50,29 @@ std::uint16_t Masks::loops(Id state) {
       if (std::find(symbols.begin(), symbols.end(), symbol) == symbols.end()) symbols.push_back(symbol);
     }
   }
-  std::uint16_t kinds = 0;
-  for (unsigned kind = 0; kind < TokenTable::kByteKinds; ++kind) {
+  for (unsigned open = kinds & ~unsigned{traits_[state].stay}; open != 0; open &= open - 1) {
+    const auto kind = static_cast<unsigned>(std::countr_zero(open));
     const auto& symbols = kind_symbols_[kind];
     const bool all = std::all_of(symbols.begin(), symbols.end(),
                                  [&](Store::Symbol symbol) { return store_.next(state, symbol) == state; });
-    if (all) kinds |= static_cast<std::uint16_t>(1u << kind);
+    auto& found = all ? traits_[state].stay : traits_[state].leave;
+    found = static_cast<std::uint16_t>(found | (1u << kind));
+    if (!all) return false;
   }
-  loops_.emplace(state, kinds);
-  return kinds;
+  return true;
+}
+
+/// See any_characters.
+bool Masks::takes_any(Id state) {
+  traits_.grow(store_.size());
+  if (!traits_[state].any) traits_[state].any = any_characters(state) != kNever;
+  return *traits_[state].any;
 }
 
 /// Visits the trie below `from` as far as the text can go on: visit(node, state), which returns whether to go
-/// on below. With `whole`, parts of the trie in which the text stays in one state that may not end are not
-/// visited: their tokens are set there.
+/// on below.
 template <class F>
-void Masks::walk(Id start, std::uint32_t from, F&& visit, Bits* whole) {
-  constexpr std::uint32_t kWorthIt = 8;
+void Masks::walk(Id start, std::uint32_t from, F&& visit) {
   const auto& nodes = table_.nodes();
   const std::uint32_t end = nodes[from].end;
   path_[nodes[from].depth] = start;
@@ -68,12 +80,6 @@ void Masks::walk(Id start, std::uint32_t from, F&& visit, Bits* whole) {
     const TokenTable::TrieNode node = nodes[i];
     const Id state = store_.next(path_[node.depth - 1], store_.symbol(node.byte));
     if (state == kNever || !visit(i, state)) {
-      i = node.end;
-      continue;
-    }
-    if (whole != nullptr && node.end - i > kWorthIt && !store_.nullable(state) &&
-        (table_.kinds_below(i) & ~loops(state)) == 0) {
-      table_.for_each_token_below(i, [&](std::size_t token) { set_bit(*whole, token); });
       i = node.end;
       continue;
     }
@@ -92,7 +98,7 @@ std::shared_ptr<const Bits> Masks::of(Id state) {
   if (bytes_ + bytes > kMaxMaskBytes) {
     masks_.clear();
     prefixes_.clear();
-    loops_.clear();
+    traits_.clear();
     completion_.forget();
     bytes_ = 0;
   }
@@ -133,8 +139,7 @@ std::shared_ptr<const Bits> Masks::closing(Id state) {
 
 const Bits& Masks::unnamed_texts() {
   if (!unnamed_texts_.empty()) return unnamed_texts_;
-  unnamed_texts_.assign(table_.words(), 0);
-  table_.for_each_token_below(0, [&](std::size_t token) { set_bit(unnamed_texts_, token); });
+  unnamed_texts_ = table_.texts();
   for (const auto& [token, symbol] : named_) clear_bit(unnamed_texts_, static_cast<std::size_t>(token));
   return unnamed_texts_;
 }
@@ -263,16 +268,53 @@ std::shared_ptr<const Prefix> Masks::joined_prefix(const Node& node) {
   return made;
 }
 
+/// All tokens that write text but those of some ranges, in order.
+void Masks::fill_inside(std::span<const std::pair<std::uint32_t, std::uint32_t>> outside,
+                        Bits& inside) const {
+  std::size_t left = table_.below(0).second;
+  for (const auto& [begin, end] : outside) left -= end - begin;
+  if (left * 2 > table_.below(0).second) {
+    inside = table_.texts();
+    for (const auto& [begin, end] : outside)
+      for (std::uint32_t i = begin; i < end; ++i)
+        clear_bit(inside, static_cast<std::size_t>(table_.ordered(i)));
+    return;
+  }
+  inside.assign(table_.words(), 0);
+  std::uint32_t next = 0;
+  const auto set = [&](std::uint32_t end) {
+    for (; next < end; ++next) set_bit(inside, static_cast<std::size_t>(table_.ordered(next)));
+  };
+  for (const auto& [begin, end] : outside) {
+    set(begin);
+    next = end;
+  }
+  set(table_.below(0).second);
+}
+
+/// Most tokens stay inside: what is noted are the parts of the trie that do not, and parts in which the text
+/// stays in one state that may not end are passed over.
 std::shared_ptr<const Prefix> Masks::walked_prefix(Id id) {
   auto made = std::make_shared<Prefix>();
-  made->inside.assign(table_.words(), 0);
-  const auto visit = [&](std::uint32_t place, Id state) {
-    if (table_.nodes()[place].token)
-      table_.for_each_token(place, [&](std::size_t token) { set_bit(made->inside, token); });
-    if (store_.nullable(state)) made->exits.push_back(place);
-    return true;
-  };
-  walk(id, 0, visit, &made->inside);
+  const auto& nodes = table_.nodes();
+  const auto size = static_cast<std::uint32_t>(nodes.size());
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> outside;
+  path_[0] = id;
+  for (std::uint32_t i = 1; i < size;) {
+    const TokenTable::TrieNode node = nodes[i];
+    const Id state = store_.next(path_[node.depth - 1], store_.symbol(node.byte));
+    if (state == kNever) {
+      outside.push_back(table_.below(i));
+      i = node.end;
+      continue;
+    }
+    path_[node.depth] = state;
+    if (store_.nullable(state))
+      made->exits.push_back(i++);
+    else
+      i = node.end - i > kWorthIt && stays(state, table_.kinds_below(i)) ? node.end : i + 1;
+  }
+  fill_inside(outside, made->inside);
   return made;
 }
 
@@ -496,13 +538,11 @@ std::shared_ptr<const Prefix> Masks::from_reference(Id id, Id reference) {
   auto made = std::make_shared<Prefix>();
   made->inside = whole->inside;
   const auto& nodes = table_.nodes();
-  const auto set_tokens = [&](std::uint32_t place, bool allowed) {
-    if (!nodes[place].token) return;
-    table_.for_each_token(place, [&](std::size_t token) {
-      allowed ? set_bit(made->inside, token) : clear_bit(made->inside, token);
-    });
+  auto exit = whole->exits.begin();
+  const auto pass = [&](std::uint32_t end, bool kept) {
+    for (; exit != whole->exits.end() && *exit < end; ++exit)
+      if (kept) made->exits.push_back(*exit);
   };
-  std::vector<std::uint32_t> visited, exits;  // where the two differ
   path_[0] = id;
   path2_[0] = reference;
   const auto size = static_cast<std::uint32_t>(nodes.size());
@@ -512,40 +552,37 @@ std::shared_ptr<const Prefix> Masks::from_reference(Id id, Id reference) {
     const Id free = store_.next(path2_[node.depth - 1], symbol);
     const Id bound = free == kNever ? kNever : store_.next(path_[node.depth - 1], symbol);
     if (free == bound) {  // alike from here on, or both at an end
+      pass(node.end, true);
       i = node.end;
       continue;
     }
-    if (bound != kNever && any_characters(bound) != kNever) {
-      // Any characters may follow in both: only where the run ends they can differ.
-      const auto exit = std::lower_bound(whole->exits.begin(), whole->exits.end(), i);
-      if (exit == whole->exits.end() || *exit >= node.end) {
-        i = node.end;
-        continue;
-      }
-    }
     if (bound == kNever) {
-      for (; i < node.end; ++i) {
-        set_tokens(i, false);
-        visited.push_back(i);
-      }
+      const auto [begin, end] = table_.below(i);
+      for (std::uint32_t place = begin; place < end; ++place)
+        clear_bit(made->inside, static_cast<std::size_t>(table_.ordered(place)));
+      pass(node.end, false);
+      i = node.end;
       continue;
     }
-    if (node.end - i > 8 && !store_.nullable(bound) && !store_.nullable(free) &&
-        (table_.kinds_below(i) & ~(loops(bound) & loops(free))) == 0) {
+    pass(i, true);
+    // Where any characters may follow in both, only the run's end can tell them apart.
+    if (takes_any(bound) && (exit == whole->exits.end() || *exit >= node.end)) {
+      i = node.end;
+      continue;
+    }
+    const bool ends = store_.nullable(bound);
+    if (!ends && node.end - i > kWorthIt && !store_.nullable(free) && stays(bound, table_.kinds_below(i)) &&
+        stays(free, table_.kinds_below(i))) {
       i = node.end;  // all of it in both
       continue;
     }
-    set_tokens(i, true);
-    visited.push_back(i);
-    if (store_.nullable(bound)) exits.push_back(i);
+    pass(i + 1, false);
+    if (ends) made->exits.push_back(i);
     path_[node.depth] = bound;
     path2_[node.depth] = free;
     ++i;
   }
-  std::vector<std::uint32_t> kept;
-  std::set_difference(whole->exits.begin(), whole->exits.end(), visited.begin(), visited.end(),
-                      std::back_inserter(kept));
-  std::merge(kept.begin(), kept.end(), exits.begin(), exits.end(), std::back_inserter(made->exits));
+  pass(size, true);
   return made;
 }
 

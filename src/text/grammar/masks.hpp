@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -96,8 +98,10 @@ class Masks {
   std::shared_ptr<const Prefix> from_reference(Id id, Id reference);
   Fingerprint fingerprint(Id id);
   template <class F>
-  void walk(Id start, std::uint32_t from, F&& visit, Bits* whole = nullptr);
-  std::uint16_t loops(Id state);
+  void walk(Id start, std::uint32_t from, F&& visit);
+  bool stays(Id state, std::uint16_t kinds);
+  bool takes_any(Id state);
+  void fill_inside(std::span<const std::pair<std::uint32_t, std::uint32_t>> outside, Bits& inside) const;
 
   Store& store_;
   const TokenTable& table_;
@@ -109,7 +113,12 @@ class Masks {
   std::unordered_map<Id, Lengths> lengths_;
   std::unordered_map<Token, Store::Symbol> named_;
   Bits unnamed_texts_;
-  std::unordered_map<Id, std::uint16_t> loops_;
+  /// What walks ask of a state again and again.
+  struct Traits {
+    std::uint16_t stay = 0, leave = 0;  // kinds of bytes that all lead back to it, or not
+    std::optional<bool> any;            // see any_characters
+  };
+  Growing<Traits> traits_;                                // by state
   std::vector<std::vector<Store::Symbol>> kind_symbols_;  // by kind of byte
   std::size_t bytes_ = 0;
 };

@@ -24,6 +24,8 @@ TokenTable::TokenTable(std::vector<Entry> entries)
   const auto text = [&](Token token) -> const std::string& { return this->entry(token).text; };
   std::stable_sort(ordered_.begin(), ordered_.end(), [&](Token a, Token b) { return text(a) < text(b); });
 
+  texts_.assign(words(), 0);
+  for (const Token token : ordered_) set_bit(texts_, static_cast<std::size_t>(token));
   nodes_.push_back({0, 0, 0, false});
   first_.push_back(0);
   std::vector<std::uint32_t> path{0};  // the nodes of the last text

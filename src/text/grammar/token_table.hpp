@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "text/tokenizer.hpp"
@@ -44,6 +45,8 @@ class TokenTable {
   const Entry& entry(Token token) const { return entries_[static_cast<std::size_t>(token)]; }
   const std::vector<Token>& controls() const { return controls_; }
   const std::vector<Token>& ends() const { return ends_; }
+  /// Those that write text.
+  const Bits& texts() const { return texts_; }
   /// Whether it is ever generated.
   bool is_used(Token token) const { return entry(token).use != Use::never; }
   /// The token of that name that writes no text.
@@ -66,12 +69,12 @@ class TokenTable {
     for (std::uint32_t i = first_[node]; i < first_[node + 1]; ++i) f(static_cast<std::size_t>(ordered_[i]));
   }
 
-  /// The tokens that end at a node or below it.
-  template <class F>
-  void for_each_token_below(std::uint32_t node, F&& f) const {
-    for (std::uint32_t i = first_[node]; i < first_[nodes_[node].end]; ++i)
-      f(static_cast<std::size_t>(ordered_[i]));
+  /// The tokens that end at a node or below it, as places in the order of texts: from `first` to before
+  /// `second`.
+  std::pair<std::uint32_t, std::uint32_t> below(std::uint32_t node) const {
+    return {first_[node], first_[nodes_[node].end]};
   }
+  Token ordered(std::uint32_t place) const { return ordered_[place]; }
   /// Bytes in kinds that grammars often treat alike: a number below kByteKinds.
   static constexpr unsigned kByteKinds = 16;
   static unsigned byte_kind(unsigned char byte);
@@ -89,6 +92,7 @@ class TokenTable {
   std::vector<std::uint16_t> kinds_below_;
   std::vector<std::uint32_t> first_;  // by node, into ordered_
   std::vector<Token> ordered_;
+  Bits texts_;
   std::size_t max_depth_ = 0;
   std::shared_ptr<PrefixCache> cache_;
 };

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
+#include "text/grammar/finish.hpp"
 #include "text/grammar/grammar.hpp"
+#include "text/grammar/pattern.hpp"
 #include "text/grammar/small_tables.hpp"
 
 namespace quipu::text::grammar {
@@ -139,6 +141,62 @@ TEST(Hostile, ANegationThatLeadsToItselfComesToAnEnd) {
   EXPECT_TRUE(matches(grammar, "[[]]"));
   EXPECT_FALSE(matches(grammar, "[]"));
   EXPECT_FALSE(matches(grammar, "[[1]]"));
+}
+
+// x{a,b}·y | x{c,d}·y is x{min,max}·y where the counts meet, and not where they do not.
+TEST(Hostile, WaysThatDifferInACountAloneAreOne) {
+  Store store;
+  const Id x = store.literal("xz"), y = store.literal("y");
+  const auto counted = [&](std::uint32_t low, std::uint32_t high) {
+    return store.concat(store.repeat(x, low, high), y);
+  };
+  EXPECT_EQ(store.choice(counted(1, 4), counted(3, 9)), counted(1, 9));
+  EXPECT_EQ(store.choice(counted(5, 9), counted(1, 4)), counted(1, 9));
+  EXPECT_EQ(store.choice(counted(2, kUnbounded), counted(0, 2)), counted(0, kUnbounded));
+  EXPECT_NE(store.choice(counted(6, 9), counted(1, 4)), counted(1, 9));
+  const Grammar apart = Grammar::from_gbnf("root ::= (\"ab\"{1,2} | \"ab\"{4} | \"ab\"{5,6}) \"c\"");
+  for (const std::size_t count : {1u, 2u, 4u, 5u, 6u})
+    EXPECT_TRUE(matches(apart, repeated("ab", count) + "c"));
+  for (const std::size_t count : {0u, 3u, 7u}) EXPECT_FALSE(matches(apart, repeated("ab", count) + "c"));
+}
+
+// Whether a text can still end is found without going through all the white space that may come.
+TEST(Hostile, CountedWordsOfCountedCharacters) {
+  Store draft;
+  Encoder encoder(draft, Encoding::utf8);
+  const Id both = draft.both(pattern(encoder, R"((?:\S+\s+){0,99}\S+)", Anchoring::whole),
+                             pattern(encoder, R"([^]{1,5000})", Anchoring::whole));
+  Store store;
+  Id state = finish(draft, draft.lexeme(both), store);
+  for (const char c : repeated("word ", 90)) {
+    store.begin_work();
+    state = store.derive(state, store.symbol(static_cast<unsigned char>(c)));
+    ASSERT_NE(state, kNever);
+  }
+  EXPECT_LT(store.size(), 30'000u);
+  EXPECT_EQ(store.derive(state, store.symbol(' ')) == kNever, false);
+  for (const char c : repeated("a ", 9) + "a")
+    state = store.derive(state, store.symbol(static_cast<unsigned char>(c)));
+  EXPECT_TRUE(store.nullable(state));  // 100 words
+  state = store.derive(state, store.symbol(' '));
+  EXPECT_EQ(state, kNever);
+}
+
+// Domain names as a well-known schema has them: lookahead over counts in counts.
+TEST(Hostile, LookaheadOverCountsInCounts) {
+  const auto constraint = std::make_shared<Constraint>(
+      Grammar::from_regex(R"(^(?!.*://)(?=.{1,255}$)((.{1,63}\.){1,127}(?![0-9]*$)[a-z0-9-]+\.?)$)"),
+      test::byte_table({"......", "................................", "com", "://"}));
+  Matcher matcher(constraint);
+  for (const char c : std::string_view("a.b.example.com")) {
+    EXPECT_TRUE(has_bit(*matcher.allowed(), static_cast<unsigned char>(c)));
+    ASSERT_TRUE(matcher.accept(static_cast<unsigned char>(c)));
+  }
+  EXPECT_TRUE(matcher.is_accepting());
+  EXPECT_FALSE(has_bit(*matcher.allowed(), 259));
+  matcher.rollback(3);
+  for (const char c : std::string_view("123")) ASSERT_TRUE(matcher.accept(static_cast<unsigned char>(c)));
+  EXPECT_FALSE(matcher.is_accepting());
 }
 
 }  // namespace
