@@ -248,17 +248,14 @@ std::vector<ActiveRequest*> Engine::Impl::ready() {
     }
     if (!request->reuse(*tree)) continue;
     const auto wanted = request->tokens().first(request->tokens().size() - 1);
-    const std::int64_t length = request->sequence().length(), next_end = length + graph::kPagePositions;
-    const bool follows =
-        length % graph::kPagePositions == 0 &&
-        std::any_of(leaders.begin(), leaders.end(), [&](ActiveRequest* leader) {
-          const std::int64_t ahead = leader->sequence().length();
-          if (ahead < length || ahead >= next_end) return false;
-          if (leader->sequence().content_key() != request->sequence().content_key()) return false;
-          const auto theirs = leader->tokens();
-          const auto end = std::mismatch(wanted.begin(), wanted.end(), theirs.begin(), theirs.end()).first;
-          return end - wanted.begin() >= next_end;
-        });
+    const std::int64_t page = request->sequence().length() / graph::kPagePositions;
+    const bool follows = std::any_of(leaders.begin(), leaders.end(), [&](ActiveRequest* leader) {
+      if (leader->sequence().length() / graph::kPagePositions != page) return false;
+      if (leader->sequence().content_key() != request->sequence().content_key()) return false;
+      const auto theirs = leader->tokens();
+      const auto end = std::mismatch(wanted.begin(), wanted.end(), theirs.begin(), theirs.end()).first;
+      return end - wanted.begin() >= (page + 1) * graph::kPagePositions;
+    });
     if (follows) continue;
     leaders.push_back(request.get());
     list.push_back(request.get());
@@ -356,7 +353,7 @@ void Engine::Impl::retire(ActiveRequest& request) {
   results.emplace(request.id(), request.take_result());
   memory::Sequence& sequence = request.sequence();
   sequence.truncate(sequence.length());  // pages reserved beyond the end
-  if (tree && request.computed_here()) tree->insert(sequence);
+  if (tree && request.computed_here()) tree->insert_all(sequence);
   unclaimed.add(request.id(), std::move(sequence));
 }
 

@@ -39,7 +39,7 @@ struct EngineOptions {
   /// With pool_pages 0: rather fewer pages than a shorter context. The pool then takes at most half of the
   /// memory that is left, or what one whole context needs.
   bool shrink_pool = false;
-  /// Share full pages of prompts and answers between requests (but not what came from a file). Results are
+  /// Share pages of prompts and answers between requests (but not what came from a file). Results are
   /// the same bytes; cached_tokens tells what was shared.
   bool prefix_cache = false;
   /// Folder for the pages that the prefix cache gives up, and for all of them at the end; empty: none.

@@ -109,6 +109,9 @@ class Sequence {
   /// Takes over a full page that holds the next graph::kPagePositions tokens (the prefix tree's). The length
   /// must be a multiple of the page size; adds a reference.
   void append_shared_page(std::uint32_t page, std::span<const std::int32_t> tokens);
+  /// Takes a free page, which there must be, for a copy of one that begins with the next tokens, fewer than
+  /// graph::kPagePositions. The length must be a multiple of the page size.
+  void append_copied_page(std::uint32_t page, std::span<const std::int32_t> tokens);
   /// Whether some of the content was restored from a file: it is as good as the file, and stays with whoever
   /// asked for it.
   bool from_file() const { return from_file_; }

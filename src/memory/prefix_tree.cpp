@@ -10,12 +10,13 @@
 namespace quipu::memory {
 
 namespace {
-/// A page's tokens; those of a first page behind what else their keys and values depend on.
+/// A page's tokens; those of a first page behind what else their keys and values depend on, and a number that
+/// is no token.
 std::vector<std::int32_t> edge_of(std::span<const std::int32_t> tokens, std::size_t page,
                                   std::uint64_t content_key) {
   std::vector<std::int32_t> edge;
   if (page == 0 && content_key != 0)
-    edge = {static_cast<std::int32_t>(content_key), static_cast<std::int32_t>(content_key >> 32)};
+    edge = {-1, static_cast<std::int32_t>(content_key), static_cast<std::int32_t>(content_key >> 32)};
   edge.insert(edge.end(), tokens.begin(), tokens.end());
   return edge;
 }
@@ -26,6 +27,7 @@ std::uint64_t hash_of(std::span<const std::int32_t> tokens) { return xxh64(std::
 
 struct PrefixTree::Node {
   std::uint32_t page = 0;
+  std::size_t tokens = 0;  // that the page holds; fewer than kPage: a leaf for good
   std::uint64_t last_used = 0;
   Node* parent = nullptr;
   const Edge* edge = nullptr;  // from the parent; null: the root
@@ -40,7 +42,7 @@ PrefixTree::~PrefixTree() {
   std::vector<Node*> all{root_.get()};
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (auto& [edge, child] : all[i]->children) {
-      store(path_of(*child), child->page);
+      store(*child);
       pool_->release(child->page);
       all.push_back(child.get());
     }
@@ -48,10 +50,13 @@ PrefixTree::~PrefixTree() {
   for (; all.size() > 1; all.pop_back()) all.back()->children.clear();
 }
 
-/// Only what depends on the tokens alone: a path with a content key is no whole number of pages.
-void PrefixTree::store(std::span<const std::int32_t> path, std::uint32_t page) {
-  if (store_ == nullptr || path.size() % kPage != 0) return;
-  store_->put(path, page);
+/// Whole pages, and only what depends on the tokens alone: a path with a content key is no whole number of
+/// pages.
+void PrefixTree::store(const Node& node) {
+  if (store_ == nullptr || node.tokens < kPage) return;
+  const std::vector<std::int32_t> path = path_of(node);
+  if (path.size() % kPage != 0) return;
+  store_->put(path, node.page);
   if (allowance_ > 0) --allowance_;
 }
 
@@ -75,11 +80,12 @@ void PrefixTree::touch(Node& node) {
 }
 
 /// Takes over a reference to the page.
-PrefixTree::Node& PrefixTree::add_child(Node& parent, Edge edge, std::uint32_t page) {
+PrefixTree::Node& PrefixTree::add_child(Node& parent, Edge edge, std::size_t tokens, std::uint32_t page) {
   if (parent.children.empty()) leaves_.erase(parent.last_used);  // the root, used at 0, is none
   const auto at = parent.children.emplace(std::move(edge), std::make_unique<Node>()).first;
   Node& node = *at->second;
   node.page = page;
+  node.tokens = tokens;
   node.parent = &parent;
   node.edge = &at->first;
   node.last_used = clock_;
@@ -88,21 +94,70 @@ PrefixTree::Node& PrefixTree::add_child(Node& parent, Edge edge, std::uint32_t p
   return node;
 }
 
-void PrefixTree::insert(const Sequence& sequence) {
+/// Takes the leaf out and gives its page back.
+void PrefixTree::remove(Node& leaf) {
+  pool_->release(leaf.page);
+  leaves_.erase(leaf.last_used);
+  Node& parent = *leaf.parent;
+  parent.children.erase(parent.children.find(*leaf.edge));
+  if (parent.children.empty() && parent.edge != nullptr) leaves_.emplace(parent.last_used, &parent);
+  --pages_;
+}
+
+PrefixTree::Node& PrefixTree::insert_pages(const Sequence& sequence) {
   ++clock_;
   Node* node = root_.get();
-  const auto tokens = sequence.tokens();
+  const Tokens tokens = sequence.tokens();
   for (std::size_t i = 0; (i + 1) * kPage <= tokens.size(); ++i) {
-    const auto part = tokens.subspan(i * kPage, kPage);
+    const Tokens part = tokens.subspan(i * kPage, kPage);
     Edge edge = edge_of(part, i, sequence.content_key());
     if (const auto known = node->children.find(edge); known != node->children.end()) {
       node = known->second.get();
       touch(*node);
       continue;
     }
+    const Nearest known_rows = nearest(*node, part, i * kPage, sequence.content_key());
     pool_->add_reference(sequence.pages()[i]);
-    node = &add_child(*node, std::move(edge), sequence.pages()[i]);
+    node = &add_child(*node, std::move(edge), kPage, sequence.pages()[i]);
+    remove_prefix(known_rows);
   }
+  return *node;
+}
+
+void PrefixTree::insert_all(const Sequence& sequence) {
+  Node& parent = insert_pages(sequence);
+  const Tokens tokens = sequence.tokens();
+  const std::size_t page = tokens.size() / kPage;
+  const Tokens rest = tokens.subspan(page * kPage);
+  if (rest.size() < kLeastCopied) return;
+  const Nearest known = nearest(parent, rest, page * kPage, sequence.content_key());
+  if (known.same == rest.size()) return touch(*known.node);
+  pool_->add_reference(sequence.pages()[page]);
+  add_child(parent, edge_of(rest, page, sequence.content_key()), rest.size(), sequence.pages()[page]);
+  remove_prefix(known);
+}
+
+/// Beside a page that goes on, one that holds only less of the same is of no use.
+void PrefixTree::remove_prefix(const Nearest& known) {
+  if (known.node != nullptr && known.node->tokens == known.same) remove(*known.node);
+}
+
+PrefixTree::Nearest PrefixTree::nearest(const Node& parent, Tokens tokens, std::size_t position,
+                                        std::uint64_t content_key) {
+  const Edge wanted = edge_of(tokens, position / kPage, content_key);
+  const std::size_t key_size = wanted.size() - tokens.size();
+  // In the order of edges those with the longest common beginning stand beside it.
+  const auto behind = parent.children.lower_bound(wanted);
+  Nearest best;
+  const auto look_at = [&](const auto& child) {
+    const Edge& edge = child.first;
+    const auto end = std::mismatch(edge.begin(), edge.end(), wanted.begin(), wanted.end()).first;
+    const auto same = static_cast<std::size_t>(end - edge.begin());
+    if (same > key_size + best.same) best = {child.second.get(), same - key_size};
+  };
+  if (behind != parent.children.end()) look_at(*behind);
+  if (behind != parent.children.begin()) look_at(*std::prev(behind));
+  return best;
 }
 
 /// The page behind `parent`, from the store; `tokens` end with it. Null when it is not there.
@@ -110,40 +165,52 @@ PrefixTree::Node* PrefixTree::load(Node& parent, std::span<const std::int32_t> t
   if (store_ == nullptr || !store_->holds(tokens)) return nullptr;
   more_is_stored_ = allowance_ == 0;
   if (more_is_stored_) return nullptr;
-  std::optional<std::uint32_t> page = pool_->take();
-  if (!page && evict_older(clock_)) page = pool_->take();
-  if (!page) return nullptr;
+  if (!make_room()) return nullptr;
+  const std::optional<std::uint32_t> page = pool_->take();
   if (allowance_ > 0) --allowance_;
   if (!store_->get(tokens, *page)) {
     pool_->release(*page);
     return nullptr;
   }
   const auto part = tokens.last(kPage);
-  return &add_child(parent, Edge(part.begin(), part.end()), *page);  // with the reference it came with
+  return &add_child(parent, Edge(part.begin(), part.end()), kPage, *page);  // with the reference it came with
 }
 
 std::int64_t PrefixTree::extend(Sequence& sequence, std::span<const std::int32_t> tokens) {
   more_is_stored_ = false;
   const auto length = static_cast<std::size_t>(sequence.length());
-  if (length % kPage != 0) return 0;
   ++clock_;
   Node* node = root_.get();
-  std::int64_t added = 0;
-  for (std::size_t at = 0; at + kPage <= tokens.size(); at += kPage) {
-    const auto part = tokens.subspan(at, kPage);
+  std::size_t at = 0;
+  for (; at + kPage <= tokens.size(); at += kPage) {
+    const Tokens part = tokens.subspan(at, kPage);
+    const bool has_it = at + kPage <= length;
     const auto found = node->children.find(edge_of(part, at / kPage, sequence.content_key()));
-    if (found != node->children.end()) {
-      node = found->second.get();
-    } else {
-      node = at < length || sequence.content_key() != 0 ? nullptr : load(*node, tokens.first(at + kPage));
-      if (node == nullptr) break;
-    }
+    Node* next = found != node->children.end() ? found->second.get() : nullptr;
+    if (next == nullptr && !has_it && sequence.content_key() == 0)
+      next = load(*node, tokens.first(at + kPage));
+    if (next == nullptr) break;
+    node = next;
     touch(*node);
-    if (at < length) continue;
+    if (has_it) continue;
+    sequence.truncate(static_cast<std::int64_t>(at));
     sequence.append_shared_page(node->page, part);
-    added += static_cast<std::int64_t>(kPage);
   }
-  return added;
+  if (!more_is_stored_) copy_rows(*node, sequence, tokens, at);
+  return sequence.length() - static_cast<std::int64_t>(length);
+}
+
+/// `position`: of the first token behind the parent's page.
+void PrefixTree::copy_rows(Node& parent, Sequence& sequence, Tokens tokens, std::size_t position) {
+  const auto length = static_cast<std::size_t>(sequence.length());
+  if (length < position || length - position >= kPage) return;  // its own pages go on where the tree ends
+  const Tokens rest = tokens.subspan(position, std::min(kPage - 1, tokens.size() - position));
+  const Nearest source = nearest(parent, rest, position, sequence.content_key());
+  if (source.same < length - position + kLeastCopied) return;
+  touch(*source.node);
+  if (!make_room()) return;
+  sequence.truncate(static_cast<std::int64_t>(position));
+  sequence.append_copied_page(source.node->page, rest.first(source.same));
 }
 
 const PrefixTree::Node* PrefixTree::deepest(std::span<const std::int32_t> tokens, std::uint64_t content_key,
@@ -160,8 +227,10 @@ const PrefixTree::Node* PrefixTree::deepest(std::span<const std::int32_t> tokens
 
 std::int64_t PrefixTree::known(std::span<const std::int32_t> tokens, std::uint64_t content_key) const {
   std::size_t length = 0;
-  deepest(tokens, content_key, length);
-  return static_cast<std::int64_t>(length);
+  const Node* node = deepest(tokens, content_key, length);
+  const Tokens rest = tokens.subspan(length, std::min(kPage - 1, tokens.size() - length));
+  const std::size_t same = nearest(*node, rest, length, content_key).same;
+  return static_cast<std::int64_t>(same < kLeastCopied ? length : length + same);
 }
 
 std::string PrefixTree::why_not(std::span<const std::int32_t> tokens) const {
@@ -171,35 +240,33 @@ std::string PrefixTree::why_not(std::span<const std::int32_t> tokens) const {
   if (given_up_.count(hash_of(tokens.first(length + kPage))) != 0)
     return fmt::format("tokens {} to {} were known and gave their memory to others", length,
                        length + kPage - 1);
-  const auto next = tokens.subspan(length, kPage);
-  std::size_t longest = 0;
-  for (const auto& [edge, child] : node->children) {
-    const auto same = std::mismatch(edge.begin(), edge.end(), next.begin(), next.end()).first - edge.begin();
-    longest = std::max(longest, static_cast<std::size_t>(same));
-  }
+  const std::size_t longest = nearest(*node, tokens.subspan(length, kPage), length, 0).same;
   if (longest > 0) return fmt::format("what is known differs from token {} on", length + longest);
   return length == 0 ? "nothing known begins so"
                      : fmt::format("nothing known goes on behind token {}", length - 1);
+}
+
+/// A free page, at the cost of what is older than the work at hand.
+bool PrefixTree::make_room() {
+  while (pool_->free_pages() == 0)
+    if (!evict_older(clock_)) return false;
+  return true;
 }
 
 bool PrefixTree::evict() { return evict_older(UINT64_MAX); }
 
 bool PrefixTree::evict_older(std::uint64_t than) {
   const auto oldest = std::find_if(leaves_.begin(), leaves_.end(), [&](const auto& leaf) {
-    return leaf.first >= than || pool_->references(leaf.second->page) == 1;
+    return leaf.first >= than || leaf.second->tokens < kPage || pool_->references(leaf.second->page) == 1;
   });
   if (oldest == leaves_.end() || oldest->first >= than) return false;
   Node& node = *oldest->second;
-  const std::vector<std::int32_t> path = path_of(node);
-  store(path, node.page);
-  if (given_up_.size() >= kMostGivenUp) given_up_.clear();
-  given_up_.insert(hash_of(path));
-  pool_->release(node.page);
-  leaves_.erase(oldest);
-  Node& parent = *node.parent;
-  parent.children.erase(parent.children.find(*node.edge));
-  if (parent.children.empty() && parent.edge != nullptr) leaves_.emplace(parent.last_used, &parent);
-  --pages_;
+  store(node);
+  if (node.tokens == kPage) {
+    if (given_up_.size() >= kMostGivenUp) given_up_.clear();
+    given_up_.insert(hash_of(path_of(node)));
+  }
+  remove(node);
   return true;
 }
 

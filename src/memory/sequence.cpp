@@ -75,6 +75,18 @@ void Sequence::append_shared_page(std::uint32_t page, std::span<const std::int32
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
 }
 
+void Sequence::append_copied_page(std::uint32_t page, std::span<const std::int32_t> tokens) {
+  truncate(length());
+  const std::optional<std::uint32_t> own = pool_->take();
+  if (tokens_.size() % kPage != 0 || tokens.size() >= kPage || !own) {
+    fail(ErrorCode::internal, "{} tokens of a page are copied to a sequence of {}, {} pages are free",
+         tokens.size(), tokens_.size(), pool_->free_pages());
+  }
+  pool_->copy_page(page, *own);
+  pages_.push_back(*own);
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+}
+
 void Sequence::truncate(std::int64_t length) {
   const std::size_t kept =
       std::min(tokens_.size(), static_cast<std::size_t>(std::max<std::int64_t>(length, 0)));

@@ -79,7 +79,7 @@ void SlotMemory::finished(std::size_t place, engine::RequestId id, bool named) {
   if (keep_ || named) {
     places_[place].parked = id;
   } else {
-    engine_.take_sequence(id);  // full pages stay known to the prefix tree
+    engine_.take_sequence(id);  // pages stay known to the prefix tree
   }
 }
 

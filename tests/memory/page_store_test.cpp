@@ -27,14 +27,14 @@ std::vector<fs::path> files_in(const test::TemporaryFolder& folder) {
   }
   return files;
 }
-/// Computes 200 tokens from 0 on in a tree that is then gone: three pages are in files.
+/// Computes 205 tokens from 0 on in a tree that is then gone: three whole pages are in files.
 void fill(const test::TemporaryFolder& folder) {
   const auto pool = make_pool();
   PageStore store(*pool, in(folder));
   PrefixTree tree(pool, &store);
   Sequence sequence(pool);
-  ASSERT_TRUE(extend(sequence, numbers(0, 200)));
-  tree.insert(sequence);
+  ASSERT_TRUE(extend(sequence, numbers(0, 205)));
+  tree.insert_all(sequence);
 }
 
 TEST(PageStore, ATreeFindsItsPagesAgainInAnotherProcess) {

@@ -25,8 +25,8 @@ TEST(PrefixTree, FindsFullPagesOfACommonPrefix) {
   }
   EXPECT_EQ(tree.pages(), 3u);
   EXPECT_EQ(pool->free_pages(), 5u);
-  // 150 common tokens: two full pages.
-  std::vector<std::int32_t> tokens = numbers(0, 150);
+  // 130 common tokens: two full pages; two rows more are not worth a copy.
+  std::vector<std::int32_t> tokens = numbers(0, 130);
   tokens.resize(300, 7);
   Sequence second(pool);
   EXPECT_EQ(tree.extend(second, tokens), 128);
@@ -42,8 +42,132 @@ TEST(PrefixTree, FindsFullPagesOfACommonPrefix) {
   // The same tokens at another place are another page.
   Sequence shifted(pool);
   EXPECT_EQ(tree.extend(shifted, numbers(64, 128)), 0);
-  // Fewer tokens than a page find nothing.
-  EXPECT_EQ(tree.extend(shifted, numbers(0, 63)), 0);
+  EXPECT_EQ(tree.extend(shifted, numbers(0, PrefixTree::kLeastCopied - 1)), 0);
+}
+
+/// What somebody has who asks for these tokens.
+std::int64_t found(PrefixTree& tree, const std::shared_ptr<PagePool>& pool,
+                   const std::vector<std::int32_t>& tokens, std::uint64_t key = 0) {
+  Sequence probe(pool, key);
+  const std::int64_t added = tree.extend(probe, tokens);
+  EXPECT_EQ(added, probe.length());
+  EXPECT_EQ(added, tree.known(tokens, key));
+  EXPECT_EQ(wrong_rows(probe), 0);
+  const auto same = std::mismatch(probe.tokens().begin(), probe.tokens().end(), tokens.begin(), tokens.end());
+  EXPECT_TRUE(same.first == probe.tokens().end());
+  return added;
+}
+
+TEST(PrefixTree, CopiesTheRowsThatAPageHasInCommon) {
+  const auto pool = make_pool();
+  PrefixTree tree(pool);
+  for (const std::int32_t end : {500, 600, 700}) {  // three pages that begin alike, for longer and longer
+    std::vector<std::int32_t> tokens = numbers(0, static_cast<std::size_t>(64 + 10 + (end - 500) / 5));
+    tokens.resize(128, end);
+    Sequence s(pool);
+    ASSERT_TRUE(extend(s, tokens));
+    tree.insert(s);
+  }
+  EXPECT_EQ(tree.pages(), 4u);
+  EXPECT_EQ(found(tree, pool, numbers(0, 200)), 64 + 50) << "of the page that has most in common";
+  EXPECT_EQ(found(tree, pool, numbers(0, 90)), 90) << "no more than was asked for";
+  std::vector<std::int32_t> other = numbers(0, 80);
+  other.resize(200, 1);
+  EXPECT_EQ(found(tree, pool, other), 80);
+  // The copy is the sequence's own, and goes on.
+  Sequence s(pool);
+  ASSERT_EQ(tree.extend(s, other), 80);
+  ASSERT_TRUE(extend(s, std::vector<std::int32_t>(60, 1)));
+  EXPECT_EQ(wrong_rows(s), 0);
+  EXPECT_EQ(found(tree, pool, numbers(0, 200)), 64 + 50);
+}
+
+TEST(PrefixTree, KnowsTheLastPageOfAFinishedSequence) {
+  const auto pool = make_pool();
+  PrefixTree tree(pool);
+  {
+    Sequence first(pool);
+    ASSERT_TRUE(extend(first, numbers(0, 100)));
+    tree.insert_all(first);
+    EXPECT_EQ(tree.pages(), 2u);
+    // Its owner goes on, and leaves the page that the tree has as it was.
+    ASSERT_TRUE(extend(first, numbers(900, 10)));
+    EXPECT_EQ(wrong_rows(first), 0);
+  }
+  EXPECT_EQ(found(tree, pool, numbers(0, 200)), 100);
+  EXPECT_EQ(found(tree, pool, numbers(0, 95)), 95);
+  // A longer end takes the place of a shorter one with the same tokens; a shorter one adds nothing.
+  for (const std::size_t length : {std::size_t{120}, std::size_t{110}}) {
+    Sequence next(pool);
+    ASSERT_TRUE(extend(next, numbers(0, length)));
+    tree.insert_all(next);
+    EXPECT_EQ(tree.pages(), 2u);
+    EXPECT_EQ(found(tree, pool, numbers(0, 200)), 120);
+  }
+  // So does a whole page. What is too short to be copied is not kept.
+  Sequence whole(pool);
+  ASSERT_TRUE(extend(whole, numbers(0, 128 + PrefixTree::kLeastCopied - 1)));
+  tree.insert_all(whole);
+  EXPECT_EQ(tree.pages(), 2u);
+  EXPECT_EQ(found(tree, pool, numbers(0, 200)), 128);
+}
+
+TEST(PrefixTree, GivesMoreOfAPageThatASequenceHasInPart) {
+  const auto pool = make_pool();
+  PrefixTree tree(pool);
+  Sequence s(pool);
+  ASSERT_TRUE(extend(s, numbers(0, 80)));
+  Sequence other(pool);
+  ASSERT_TRUE(extend(other, numbers(0, 100)));
+  tree.insert_all(other);
+  EXPECT_EQ(tree.extend(s, numbers(0, 84)), 0) << "too few to be worth it";
+  EXPECT_EQ(tree.extend(s, numbers(0, 200)), 20);
+  ASSERT_TRUE(extend(other, numbers(100, 60)));
+  tree.insert(other);
+  EXPECT_EQ(tree.extend(s, numbers(0, 130)), 28);
+  EXPECT_EQ(s.length(), 128);
+  EXPECT_EQ(s.pages()[1], other.pages()[1]) << "shared, not copied";
+  EXPECT_EQ(wrong_rows(s), 0);
+  // Behind what the tree knows a sequence keeps its own.
+  ASSERT_TRUE(extend(s, numbers(128, 130)));
+  EXPECT_EQ(tree.extend(s, numbers(0, 400)), 0);
+  EXPECT_EQ(s.length(), 258);
+  EXPECT_EQ(wrong_rows(s), 0);
+}
+
+TEST(PrefixTree, APageThatIsNotFullNeverStandsInTheWay) {
+  test::PoolSettings settings;
+  settings.pages = 2;
+  const auto pool = make_pool(settings);
+  PrefixTree tree(pool);
+  Sequence s(pool);
+  ASSERT_TRUE(extend(s, numbers(0, 100)));
+  tree.insert_all(s);
+  // The pool has no page for a copy of the last one: the tree gives that one up, though it is in use.
+  EXPECT_FALSE(s.reserve(1));
+  EXPECT_TRUE(tree.evict());
+  EXPECT_FALSE(tree.evict()) << "the full one is held";
+  ASSERT_TRUE(extend(s, numbers(100, 28)));
+  EXPECT_EQ(wrong_rows(s), 0);
+  // No page for a copy either: nothing happens.
+  Sequence next(pool);
+  EXPECT_EQ(tree.extend(next, numbers(0, 40)), 0);
+}
+
+TEST(PrefixTree, AnEndKnowsItsAdapters) {
+  const auto pool = make_pool();
+  PrefixTree tree(pool);
+  // With the key's two numbers before them, 62 tokens would look like a page of 64.
+  constexpr std::uint64_t kKey = 0x0000000100000000ULL;
+  Sequence with(pool, kKey);
+  ASSERT_TRUE(extend(with, numbers(0, 62)));
+  tree.insert_all(with);
+  EXPECT_EQ(found(tree, pool, numbers(0, 100), kKey), 62);
+  EXPECT_EQ(found(tree, pool, numbers(0, 100)), 0);
+  std::vector<std::int32_t> forged = {0, 1};  // the key's numbers as tokens
+  const auto rest = numbers(0, 62);
+  forged.insert(forged.end(), rest.begin(), rest.end());
+  EXPECT_EQ(tree.known(forged), 0);
 }
 
 TEST(PrefixTree, EvictsTheLeafUsedLongestAgoThatNobodyHolds) {
