@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <exception>
+#include <memory>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -32,6 +35,18 @@ struct SpinBudget {
 };
 thread_local SpinBudget spin_budget;
 
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point began) {
+  return std::chrono::duration<double>(Clock::now() - began).count();
+}
+
+/// Seconds of CPU time of this thread; negative when the system does not tell.
+double thread_seconds() {
+  std::timespec t{};
+  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) != 0) return -1;
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
 void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -58,49 +73,70 @@ void wait_while(const Counter& value, std::uint32_t old) {
 
 }  // namespace
 
+// One cache line each: spinning on one counter must not slow down writes to another.
+struct alignas(kCacheLine) OwnLine {
+  Counter counter{0};
+};
+
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): one cache line a counter
 struct ThreadPool::State {
-  explicit State(int threads) : size(threads), errors(static_cast<std::size_t>(threads)), workers_left(0) {}
+  explicit State(int threads)
+      : size(threads), used(threads), notes(static_cast<std::size_t>(threads)), rounds(notes.size()) {}
+
+  struct Note {
+    std::exception_ptr error;
+    double idle = 0;
+  };
 
   void call(int thread) noexcept {
+    Note& note = notes[static_cast<std::size_t>(thread)];
+    const double ran_before = thread_seconds();
     try {
       (*task)(thread);
     } catch (...) {
-      errors[static_cast<std::size_t>(thread)] = std::current_exception();
+      note.error = std::current_exception();
     }
+    const double all = seconds_since(began), ran = thread_seconds() - ran_before;
+    note.idle = ran_before < 0 || all <= 0 ? 0 : std::clamp(1 - ran / all, 0.0, 1.0);
   }
 
   void work(int thread) {
     for (std::uint32_t seen = 0;; ++seen) {
-      wait_while(round, seen);
+      wait_while(rounds[static_cast<std::size_t>(thread)].counter, seen);
       if (task == nullptr) return;
       call(thread);
       if (workers_left.fetch_sub(1, std::memory_order_acq_rel) == 1) workers_left.notify_all();
     }
   }
 
-  // Starts a round: every worker sees `next` (null: return for good).
-  void start(const std::function<void(int)>* next) {
+  // Starts a round of the first `threads`: their workers see `next` (null: return for good).
+  void start(const std::function<void(int)>* next, int threads) {
     task = next;
-    workers_left.store(static_cast<std::uint32_t>(workers.size()), std::memory_order_relaxed);
-    round.fetch_add(1, std::memory_order_release);
-    round.notify_all();
+    used = threads;
+    began = Clock::now();
+    workers_left.store(static_cast<std::uint32_t>(threads - 1), std::memory_order_relaxed);
+    for (std::size_t i = 1; i < static_cast<std::size_t>(threads); ++i) {
+      rounds[i].counter.fetch_add(1, std::memory_order_release);
+      rounds[i].counter.notify_one();
+    }
   }
 
   void stop() {
-    start(nullptr);
+    start(nullptr, static_cast<int>(workers.size()) + 1);
     for (std::thread& worker : workers) worker.join();
     workers.clear();
   }
 
   const int size;
-  const std::function<void(int)>* task = nullptr;  // written between rounds only
-  std::vector<std::exception_ptr> errors;          // one a thread
+  // Written between rounds only.
+  int used;
+  const std::function<void(int)>* task = nullptr;
+  Clock::time_point began;
+  std::vector<Note> notes;  // one a thread
   std::vector<std::thread> workers;
   std::atomic<bool> running{false};
-  // Each counter on its own cache line: spinning on one must not slow down writes to another.
-  alignas(kCacheLine) Counter round{0};
-  alignas(kCacheLine) Counter workers_left;
+  std::vector<OwnLine> rounds;  // one a worker, at its thread's number
+  alignas(kCacheLine) Counter workers_left{0};
   alignas(kCacheLine) Counter arrived{0};     // threads at the barrier
   alignas(kCacheLine) Counter generation{0};  // barriers passed
 };
@@ -125,28 +161,32 @@ ThreadPool::~ThreadPool() { state_->stop(); }
 
 int ThreadPool::size() const { return state_->size; }
 
-void ThreadPool::run(const std::function<void(int thread)>& task) {
+double ThreadPool::run(const std::function<void(int thread)>& task, int threads) {
   State& state = *state_;
   if (state.running.exchange(true, std::memory_order_acquire))
     fail(ErrorCode::internal, "ThreadPool::run was called while another run of the same pool is under way");
-  state.start(&task);
+  state.start(&task, std::clamp(threads, 1, state.size));
   state.call(0);
   for (std::uint32_t left; (left = state.workers_left.load(std::memory_order_acquire)) != 0;)
     wait_while(state.workers_left, left);
   std::exception_ptr first;
-  for (std::exception_ptr& error : state.errors) {
-    if (!first) first = error;
-    error = nullptr;
+  double idle = 0;
+  for (int i = 0; i < state.used; ++i) {
+    State::Note& note = state.notes[static_cast<std::size_t>(i)];
+    if (!first) first = note.error;
+    idle = std::max(idle, note.idle);
+    note = {};
   }
   state.running.store(false, std::memory_order_release);
   if (first) std::rethrow_exception(first);
+  return idle;
 }
 
 void ThreadPool::barrier() {
   State& state = *state_;
   // The generation cannot change before this thread has arrived, so the order of these two is safe.
   const std::uint32_t generation = state.generation.load(std::memory_order_acquire);
-  if (state.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<std::uint32_t>(state.size)) {
+  if (state.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<std::uint32_t>(state.used)) {
     state.arrived.store(0, std::memory_order_relaxed);
     state.generation.fetch_add(1, std::memory_order_release);
     state.generation.notify_all();

@@ -1,6 +1,7 @@
 // The thread pool every plan runs on, and how many threads to use.
 #pragma once
 
+#include <climits>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -16,8 +17,8 @@ struct ThreadAdvice {
 /// Reads affinity, /sys topology and the cgroup (v1 and v2) quota. Never fails; at least 1.
 ThreadAdvice default_threads();
 
-/// A fixed set of threads that run one function together. Thread 0 is the caller. One `run` at a time per
-/// pool; several pools may coexist. Between steps workers spin briefly, then sleep.
+/// A set of threads that run one function together. Thread 0 is the caller. One `run` at a time per pool;
+/// several pools may coexist. Between steps workers spin briefly, then sleep.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);
@@ -26,10 +27,12 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int size() const;
-  /// Calls `task(thread)` for thread = 0..size()-1 and returns when all are done. An exception of a task is
-  /// rethrown here, after all have returned; tasks that use `barrier()` must not throw.
-  void run(const std::function<void(int thread)>& task);
-  /// Inside `run`: returns when every thread of the pool has arrived. Writes made before it are visible after
+  /// Calls `task(thread)` for thread = 0..size()-1, or the first `threads` of them, and returns when all are
+  /// done: the largest share of that time, 0 to 1, for which one of them did not run, as it slept until
+  /// others were ready or another program had its CPU (0 where the system does not tell). An exception of a
+  /// task is rethrown here, after all have returned; tasks that use `barrier()` must not throw.
+  double run(const std::function<void(int thread)>& task, int threads = INT_MAX);
+  /// Inside `run`: returns when each of its threads has arrived. Writes made before it are visible after
   /// it.
   void barrier();
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <limits>
@@ -99,6 +100,35 @@ TEST_P(PoolOf, RefusesToRunInsideItself) {
     EXPECT_EQ(error.code(), ErrorCode::internal);
   }
   pool.run([](int) {});
+}
+
+TEST_P(PoolOf, RunsOnTheFirstThreadsOnly) {
+  ThreadPool pool(GetParam());
+  std::vector<int> calls(static_cast<std::size_t>(GetParam())), expected(calls.size());
+  for (int round = 0; round < 200; ++round) {
+    const int threads = 1 + round % (GetParam() + 1);  // one more than there are, too: all
+    const double idle = pool.run(
+        [&](int thread) {
+          pool.barrier();
+          ++calls[static_cast<std::size_t>(thread)];
+          pool.barrier();
+        },
+        threads);
+    for (int i = 0; i < std::min(threads, GetParam()); ++i) ++expected[static_cast<std::size_t>(i)];
+    ASSERT_EQ(calls, expected);
+    ASSERT_GE(idle, 0);
+    ASSERT_LE(idle, 1);
+  }
+}
+
+TEST(ThreadPool, TellsHowLongAThreadDidNotRun) {
+  ThreadPool pool(2);
+  // One sleeps through nearly all of it, the other waits for that in the barrier.
+  const double idle = pool.run([&](int thread) {
+    if (thread == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    pool.barrier();
+  });
+  EXPECT_GT(idle, 0.8);
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, PoolOf, testing::Values(1, 2, 3, 16));

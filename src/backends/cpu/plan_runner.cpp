@@ -1,10 +1,12 @@
 // A compiled plan and its runs.
 #include <algorithm>
+#include <chrono>
 #include <functional>
 
 #include "backends/cpu/cpu_plan.hpp"
 #include "backends/cpu/plan_layout.hpp"
 #include "backends/cpu/schedule.hpp"
+#include "core/thread_governor.hpp"
 
 namespace quipu::backends::cpu {
 namespace {
@@ -16,7 +18,7 @@ class CpuPlan final : public Plan {
  public:
   CpuPlan(const Graph& graph, NodeRange nodes, const MemoryPlan& memory, const Kernels& kernels,
           std::shared_ptr<ThreadPool> threads, Backend& owner)
-      : threads_(std::move(threads)) {
+      : threads_(std::move(threads)), for_many_(threads_->size()), for_single_(threads_->size()) {
     PrivateMemory p = lay_out(graph, nodes, memory, threads_->size());
     many_ = build_schedule(graph, nodes, memory, kernels, p, counters_, false);
     single_ = build_schedule(graph, nodes, memory, kernels, p, counters_, true);
@@ -24,7 +26,6 @@ class CpuPlan final : public Plan {
     memory_ = owner.allocate(0, bytes_);
     places_.resize(size(memory.max_tokens));
     adapter_used_.resize(size(graph.adapters));
-    context_.threads = threads_->size();
     context_.private_memory = memory_->data();
     context_.places = places_.data();
     task_ = [this](int thread) {
@@ -52,14 +53,21 @@ class CpuPlan final : public Plan {
     context_.scratch = scratch;
     context_.tokens = step.tokens.size();
     context_.outputs = step.output_rows.size();
-    schedule_ = step.tokens.size() == 1 ? &single_ : &many_;
-    threads_->run(task_);
+    const bool single = step.tokens.size() == 1;
+    schedule_ = single ? &single_ : &many_;
+    ThreadGovernor& governor = single ? for_single_ : for_many_;
+    context_.threads = governor.threads();
+    const auto began = std::chrono::steady_clock::now();
+    const double idle = threads_->run(task_, context_.threads);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    governor.ran(step.tokens.size(), took.count(), idle);
   }
 
   std::size_t private_bytes() const override { return bytes_; }
 
  private:
   std::shared_ptr<ThreadPool> threads_;
+  ThreadGovernor for_many_, for_single_;
   Counters counters_;
   Steps many_, single_;
   Steps* schedule_ = nullptr;
