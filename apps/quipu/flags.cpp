@@ -146,6 +146,7 @@ void EngineFlags::add(CLI::App& app, bool with_threads) {
   parsed_option(app, "--memory-budget", "SIZE",
                 "bytes for weights, cache and scratch together, as 512M or 3.5G",
                 [this](const std::string& value) { memory_budget = parse_bytes(value); });
+  flag_option(app, "--no-huge-pages", no_huge_pages, "leave mapped weights in the page cache");
   parsed_option(app, "--n-gpu-layers,--gpu-layers", "N",
                 "(-ngl) layers on the GPU; this build computes on the CPU", [this](const std::string& value) {
                   const auto number = parse_integer(value);
@@ -163,6 +164,7 @@ engine::EngineOptions EngineFlags::options() const {
   options.k_dtype = cache_dtype(cache_type_k);
   options.v_dtype = cache_dtype(cache_type_v);
   options.memory_budget = memory_budget;
+  options.huge_pages = !no_huge_pages;
   if (!gpu_layers.empty() && gpu_layers != "0" && gpu_layers != "auto" && gpu_layers != "-1")
     log::warning("-ngl {} has no effect: this build has no GPU backend", gpu_layers);
   return options;

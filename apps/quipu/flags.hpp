@@ -41,6 +41,7 @@ struct EngineFlags {
   std::int64_t context = 0, batch = 512, threads = 0;
   std::string cache_type_k = "f16", cache_type_v = "f16";
   std::uint64_t memory_budget = 0;
+  bool no_huge_pages = false;
   std::string gpu_layers;
 
   /// `with_threads` false leaves -t to the command.

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/huge_pages.hpp"
 
 namespace quipu {
 namespace {
@@ -57,6 +58,8 @@ void read_all(int descriptor, std::byte* out, std::size_t size, const std::strin
 }
 
 }  // namespace
+
+MappedFile::MappedFile() = default;
 
 MappedFile::MappedFile(const std::filesystem::path& path, Mode mode) : path_(path) {
   const std::string shown = printable(path.string());
@@ -104,7 +107,9 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
       data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
-      mapped_(std::exchange(other.mapped_, false)) {}
+      mapped_(std::exchange(other.mapped_, false)),
+      locked_(std::exchange(other.locked_, false)),
+      huge_pages_(std::move(other.huge_pages_)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   if (this == &other) return *this;
@@ -113,6 +118,8 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   data_ = std::exchange(other.data_, nullptr);
   size_ = std::exchange(other.size_, 0);
   mapped_ = std::exchange(other.mapped_, false);
+  locked_ = std::exchange(other.locked_, false);
+  huge_pages_ = std::move(other.huge_pages_);
   return *this;
 }
 
@@ -123,13 +130,21 @@ void MappedFile::prefetch() const {
   ::madvise(const_cast<std::byte*>(data_), size_, MADV_WILLNEED);
 }
 
-bool MappedFile::lock() const { return size_ == 0 || ::mlock(data_, size_) == 0; }
+bool MappedFile::lock() {
+  locked_ = size_ == 0 || ::mlock(data_, size_) == 0;
+  return locked_;
+}
+
+void MappedFile::move_to_huge_pages() {
+  if (mapped_ && huge_pages_ == nullptr) huge_pages_ = std::make_unique<HugePages>(bytes(), locked_);
+}
 
 void MappedFile::release() noexcept {
+  huge_pages_.reset();
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
   data_ = nullptr;
   size_ = 0;
-  mapped_ = false;
+  mapped_ = locked_ = false;
 }
 
 }  // namespace quipu

@@ -8,12 +8,14 @@
 
 namespace quipu {
 
+class HugePages;
+
 /// The bytes stay valid while the object lives. Movable, not copyable. Several threads may read.
 class MappedFile {
  public:
   enum class Mode { map, read };
 
-  MappedFile() = default;
+  MappedFile();
   /// Throws `Error` (not_found, io) that names the path: missing, a directory, unreadable. An empty file
   /// gives an empty span.
   explicit MappedFile(const std::filesystem::path& path, Mode mode = Mode::map);
@@ -26,14 +28,18 @@ class MappedFile {
   /// Tells the kernel that the whole file will be needed soon.
   void prefetch() const;
   /// Pins the bytes into memory; false when the system refuses.
-  bool lock() const;
+  bool lock();
+  /// Moves mapped bytes into huge pages, in the background (core/huge_pages.hpp). Needs as much memory as the
+  /// file has bytes, though the page cache can give it.
+  void move_to_huge_pages();
 
  private:
   void release() noexcept;
   std::filesystem::path path_;
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
-  bool mapped_ = false;
+  bool mapped_ = false, locked_ = false;
+  std::unique_ptr<HugePages> huge_pages_;
 };
 
 /// Writes `bytes` to `path` so that either the old or the whole new file is there afterwards: temporary file

@@ -188,6 +188,9 @@ void Engine::Impl::decide_memory() {
   }
   const MemoryDecision decision = plan_engine_memory(needs, available);
   report = decision.report;
+  if (options.huge_pages && report.weights < free_memory().bytes / 3 * 2) {
+    for (const auto& shard : model->file().shards()) shard->move_to_huge_pages();
+  }
   warn_beyond_training(report.context, report.trained_context);
 
   memory::KvOptions kv;

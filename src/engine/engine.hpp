@@ -52,6 +52,9 @@ struct EngineOptions {
   /// What requests may use, by number; and what steers them all. Loaded for the engine's model.
   std::vector<std::shared_ptr<const models::Adapter>> adapters;
   std::shared_ptr<const models::ControlVector> control;
+  /// Move mapped weights into huge pages (core/huge_pages.hpp), unless they take two thirds of the free
+  /// memory.
+  bool huge_pages = true;
   bool scatter_pages = memory::KvOptions{}.scatter;  ///< see memory::KvOptions
   /// Called when a request needs a page and nobody is left who could give one: may destroy or park sequences
   /// that were taken from the engine; true when it did. None: such a request ends with an error.

@@ -11,11 +11,13 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/atomic_file.hpp"
 #include "core/error.hpp"
+#include "core/huge_pages.hpp"
 #include "core/mapped_file.hpp"
 #include "temporary_folder.hpp"
 
@@ -86,7 +88,7 @@ TEST_P(MappedFileModes, HoldsTheBytesOfTheFile) {
 
 TEST_P(MappedFileModes, AnEmptyFileIsAnEmptySpan) {
   folder_.write("empty", "");
-  const MappedFile file(folder_ / "empty", GetParam());
+  MappedFile file(folder_ / "empty", GetParam());
   EXPECT_TRUE(file.bytes().empty());
   file.prefetch();
   EXPECT_TRUE(file.lock());
@@ -328,6 +330,55 @@ TEST(AtomicFileWriter, WhatAKilledWriterLeftIsRemoved) {
   live.append(bytes_of("on"));
   live.commit();
   EXPECT_EQ(read_text(folder / "other"), "on");
+}
+
+/// Whether the page at this address belongs to that file.
+bool is_mapped_from(const std::byte* address, const std::string& path) {
+  std::ifstream maps("/proc/self/maps");
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  for (std::string line; std::getline(maps, line);) {
+    const std::size_t dash = line.find('-');
+    const auto begin = std::stoull(line.substr(0, dash), nullptr, 16);
+    const auto end = std::stoull(line.substr(dash + 1), nullptr, 16);
+    if (begin <= wanted && wanted < end) return line.find(path) != std::string::npos;
+  }
+  return false;
+}
+
+TEST(MappedFile, MovesIntoHugePagesWhileOthersRead) {
+  TemporaryFolder folder;
+  const fs::path path = folder / "big";
+  std::string content(7'000'001, '\0');
+  for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 2654435761u >> 13);
+  std::ofstream(path, std::ios::binary) << content;
+  for (const bool lock : {false, true}) {
+    MappedFile file(path);
+    if (lock) static_cast<void>(file.lock());  // the system may refuse
+    const std::byte* data = file.bytes().data();
+    HugePages moved(file.bytes(), lock);
+    std::thread reader([&] {
+      for (int round = 0; round < 3; ++round) EXPECT_TRUE(text_of(file.bytes()) == content);
+    });
+    const std::size_t bytes = moved.finish();
+    reader.join();
+    EXPECT_TRUE(text_of(file.bytes()) == content);
+    EXPECT_EQ(file.bytes().data(), data);
+    if (bytes == 0) GTEST_SKIP() << "this system has no huge pages";
+    // Two whole pieces at least lie in the file, wherever it is mapped; the ends stay.
+    EXPECT_GE(bytes, std::size_t{4} << 20);
+    const std::string shown = path.string();
+    EXPECT_FALSE(is_mapped_from(data + content.size() / 2, shown));
+    EXPECT_TRUE(is_mapped_from(data + content.size() - 1, shown) || is_mapped_from(data, shown));
+  }
+  // Stopped on the way, and moved with its file.
+  MappedFile file(path);
+  file.move_to_huge_pages();
+  file.move_to_huge_pages();
+  MappedFile other = std::move(file);
+  EXPECT_TRUE(text_of(other.bytes()) == content);
+  MappedFile small = MappedFile(folder.path() / "big");
+  small = std::move(other);
+  EXPECT_TRUE(text_of(small.bytes()) == content);
 }
 
 }  // namespace
