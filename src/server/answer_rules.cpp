@@ -9,6 +9,7 @@
 #include "core/log.hpp"
 #include "server/chat_prompt.hpp"
 #include "text/conversation/conversation.hpp"
+#include "text/grammar/lazy.hpp"
 
 namespace quipu::server {
 
@@ -23,7 +24,8 @@ namespace {
 struct AskedFor {
   std::string key;  ///< the same for the same grammar; empty: none
   std::function<Grammar()> make;
-  bool raw = false;  ///< GBNF: holds from the first token, thoughts are not let in before it
+  bool raw = false;   ///< GBNF: holds from the first token, thoughts are not let in before it
+  bool lazy = false;  ///< GBNF that holds from a trigger on
 };
 
 /// The schema of {"type": "json_schema", "json_schema": {"name", "schema", "strict"}}; llama.cpp also takes
@@ -38,7 +40,38 @@ std::string schema_of(const Fields& format) {
   return {};
 }
 
-AskedFor asked_for(const Fields& fields) {
+/// llama.cpp's `grammar_triggers`: {"type": 0, "token", "value"} is a token, {"type": 1, "value"} a word. A
+/// word that is a control token is that token.
+std::vector<text::grammar::Trigger> read_triggers(const Fields& fields, const text::Tokenizer& tokenizer) {
+  std::vector<text::grammar::Trigger> triggers;
+  const json::array* list = fields.array("grammar_triggers");
+  if (list == nullptr) return triggers;
+  const auto is_control = [&](text::Token token) {
+    return tokenizer.type(token) == text::TokenType::control;
+  };
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    const std::string place = fmt::format("grammar_triggers[{}]", i);
+    if (!(*list)[i].is_object()) bad_field(place, "\"{}\" is no object", place);
+    const Fields trigger((*list)[i].get_object(), place);
+    const auto type = trigger.integer("type", 0, 3);
+    if (!type || *type > 1)
+      bad_field(trigger.path("type"),
+                "\"{}\" is expected as 0 (a token) or 1 (a word); patterns are not supported",
+                trigger.path("type"));
+    std::string word = trigger.text("value").value_or("");
+    std::optional<text::Token> token = tokenizer.find(word);
+    if (*type == 0) {
+      const auto id = trigger.integer("token", 0, static_cast<std::int64_t>(tokenizer.size()) - 1);
+      if (!id) bad_field(trigger.path("token"), "\"{}\" is missing", trigger.path("token"));
+      token = static_cast<text::Token>(*id);
+      word = tokenizer.piece(*token, true);
+    }
+    triggers.push_back({std::move(word), token && is_control(*token) ? *token : -1});
+  }
+  return triggers;
+}
+
+AskedFor asked_for(const Fields& fields, const Served& served) {
   std::string schema, gbnf = fields.text("grammar").value_or("");
   bool any_object = false;
   if (const json::object* format = fields.object("response_format")) {
@@ -62,6 +95,15 @@ AskedFor asked_for(const Fields& fields) {
   }
   if (!gbnf.empty() && (any_object || !schema.empty()))
     bad_field("grammar", "\"grammar\" and a JSON schema cannot both be obeyed: give one of them");
+  if (!gbnf.empty() && fields.boolean("grammar_lazy").value_or(false)) {
+    const auto triggers = read_triggers(fields, served.model().tokenizer());
+    if (triggers.empty()) bad_field("grammar_triggers", "\"grammar_lazy\" needs \"grammar_triggers\"");
+    std::string key = "lazy:";
+    for (const text::grammar::Trigger& trigger : triggers)
+      key += fmt::format("{}:{}:{}", trigger.token, trigger.text.size(), trigger.text);
+    return {key + gbnf, [gbnf, triggers] { return text::grammar::lazy(Grammar::from_gbnf(gbnf), triggers); },
+            true, true};
+  }
   if (!gbnf.empty()) return {"gbnf:" + gbnf, [gbnf] { return Grammar::from_gbnf(gbnf); }, true};
   if (any_object) return {"object", [] { return Grammar::any_json_object(); }};
   if (schema.empty()) return {};
@@ -96,7 +138,7 @@ text::grammar::ToolGrammar make_calls(const text::Conversation& conversation, co
 }  // namespace
 
 std::shared_ptr<text::grammar::Constraint> read_constraint(const Fields& fields, const Served& served) {
-  const AskedFor asked = asked_for(fields);
+  const AskedFor asked = asked_for(fields, served);
   return asked.key.empty() ? nullptr : served.constraint(asked.key, asked.make);
 }
 
@@ -107,7 +149,7 @@ void hold_answer(GenerationRequest& request, const Fields& fields, const Served&
   request.output_start = prompt.start;
   request.options.shown = served.markers;
   request.tools = conversation.tools;
-  const AskedFor asked = asked_for(fields);
+  const AskedFor asked = asked_for(fields, served);
   const bool must_call = calls.choice != ToolChoice::automatic;
   if (must_call && !asked.key.empty())
     bad_field("tool_choice", "a call and a schema or grammar cannot both be obeyed: give one of them");
@@ -115,7 +157,7 @@ void hold_answer(GenerationRequest& request, const Fields& fields, const Served&
     bad_field("tool_choice", "\"tool_choice\" asks for a call, but there are no tools");
   if (asked.raw) {
     request.options.constraint = served.constraint(asked.key, asked.make);
-    request.output_start = text::OutputStart::content;
+    if (!asked.lazy) request.output_start = text::OutputStart::content;
     return;
   }
 

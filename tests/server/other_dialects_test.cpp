@@ -196,6 +196,35 @@ TEST(Tools, ACallThatIsAskedForComesWhateverTheModel) {
   EXPECT_NE(unknown.body.find("third"), std::string::npos) << unknown.body;
 }
 
+// llama.cpp's tools/server/README.md: grammar_lazy, grammar_triggers. Type 1 is a word, 0 a token.
+TEST(LlamaCpp, ALazyGrammarHoldsFromItsTriggerOn) {
+  const auto content = [](const std::string& triggers) {
+    return str(dialect_server()
+                   .post_json("/completion",
+                              R"({"prompt":"ab","n_predict":12,"temperature":0,"logit_bias":[["q",100]],)"
+                              R"("grammar":"root ::= \"qz!\"","grammar_lazy":true,"grammar_triggers":)" +
+                                  triggers + "}")
+                   .at("content"));
+  };
+  EXPECT_EQ(content(R"([{"type":1,"value":"q"}])"), "qz!");
+  const json::array ids =
+      dialect_server().post_json("/tokenize", R"({"content":"q"})").at("tokens").as_array();
+  EXPECT_EQ(content(R"([{"type":0,"value":"q","token":)" + json::serialize(ids.back()) + "}]"), "qz!");
+  EXPECT_EQ(content(R"([{"type":1,"value":"qz!"}])"), "qqqqqqqqqqqq");  // it never comes
+  for (const auto& [triggers, message] : std::vector<std::pair<std::string, std::string>>{
+           {"[]", "needs \\\"grammar_triggers\\\""},
+           {R"([{"type":2,"value":"q"}])", "patterns are not supported"},
+           {R"([{"type":0,"value":"q"}])", "grammar_triggers[0].token"},
+           {R"([{"type":1,"value":"z"}])", "does not begin with its trigger"}}) {
+    const HttpReply reply = dialect_server().post(
+        "/completion",
+        R"({"prompt":"a","grammar":"root ::= \"qz!\"","grammar_lazy":true,"grammar_triggers":)" + triggers +
+            "}");
+    EXPECT_EQ(reply.status, 400) << triggers;
+    EXPECT_NE(reply.body.find(message), std::string::npos) << reply.body;
+  }
+}
+
 TEST(Ollama, ErrorsAreItsOwn) {
   const HttpReply unknown = dialect_server().post("/api/chat", R"({"model":"nope","messages":[]})");
   EXPECT_EQ(unknown.status, 404);

@@ -129,8 +129,6 @@ class Format final : public AnswerFormat {
 };
 
 void refuse_what_cannot_be_obeyed(const Fields& fields) {
-  refuse_field(fields, "grammar_lazy", "a grammar holds from the first token on");
-  refuse_field(fields, "grammar_triggers", "a grammar holds from the first token on");
   if (fields.boolean("post_sampling_probs").value_or(false))
     bad_field("post_sampling_probs",
               "\"post_sampling_probs\" is not supported: probabilities are the model's");

@@ -10,6 +10,7 @@
 #include "support.hpp"
 #include "text/grammar/free_text.hpp"
 #include "text/grammar/grammar.hpp"
+#include "text/grammar/lazy.hpp"
 #include "text/grammar/small_tables.hpp"
 
 namespace quipu::text::grammar {
@@ -190,6 +191,39 @@ TEST(GbnfTokens, NextToFreeText) {
   EXPECT_EQ(allowed_tokens(matcher, table->size()), all_but({kThe}));
   ASSERT_TRUE(matcher.accept('!'));
   EXPECT_EQ(allowed_tokens(matcher, table->size()), (Tokens{kToolCall, kEnd}));
+}
+
+TEST(LazyGrammars, HoldFromTheFirstTriggerOn) {
+  const auto table = small_table();
+  const Grammar grammar =
+      Grammar::from_gbnf("root ::= \"<f\" \">\" [0-9]{2} | <|call|> \"x\" | \"<|other|>\" \"y\"");
+  const std::vector<Trigger> triggers{{"<f"}, {"<|call|>", kCall}, {"<|other|>", kOther}};
+  const auto constraint = std::make_shared<Constraint>(lazy(grammar, triggers), table);
+  const auto after = [&](const Tokens& tokens) {
+    Matcher matcher(constraint);
+    for (const Token token : tokens) EXPECT_TRUE(matcher.accept(token)) << token;
+    return allowed_tokens(matcher, table->size());
+  };
+  Tokens all = all_but({});
+  all.push_back(kEnd);
+  EXPECT_EQ(after({}), all);
+  EXPECT_EQ(after({'a', '>', kThe, '<', 'e', '<'}), all);
+  EXPECT_EQ(after({'a', '<', '<', 'f'}), Tokens{'>'});
+  EXPECT_EQ(after({'<', 'f', '>', '1', '2'}), Tokens{kEnd});
+  EXPECT_EQ(after({'a', kCall}), Tokens{'x'});
+  // A token whose text the grammar spells.
+  EXPECT_EQ(after({kToolCall, kOther}), Tokens{'y'});
+  EXPECT_EQ(after({kOther, 'y'}), Tokens{kEnd});
+  const auto message = [&](const std::vector<Trigger>& list) {
+    try {
+      lazy(grammar, list);
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message({{"f>"}}), "the grammar does not begin with its trigger \"f>\"");
+  EXPECT_EQ(message({}), "a lazy grammar has no triggers");
 }
 
 TEST(GbnfTokens, DraftsRollbackAndSeveralSequences) {
