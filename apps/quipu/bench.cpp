@@ -57,6 +57,7 @@ class Bench {
     vocabulary_ = session.model->hyperparameters().vocab;
     context_tokens_ = some_tokens(depth, vocabulary_);
     if (depth > 0) {
+      engine_.check_continues();
       std::optional<memory::Sequence> kept;
       app::generate(engine_, request(context_tokens_, 1), nullptr, &kept);
       depth_ = std::move(kept);

@@ -144,6 +144,7 @@ void run(const RunFlags& flags) {
 
   memory::Sequence base = session.engine->new_sequence(session.adapters);
   const bool cached = !flags.prompt_cache.empty();
+  if (cached) session.engine->check_continues();
   if (cached && std::filesystem::exists(flags.prompt_cache))
     base.restore(flags.prompt_cache, session.model->fingerprint());
   std::optional<memory::Sequence> kept;

@@ -141,7 +141,7 @@ std::unique_ptr<server::Served> load(const ServeFlags& flags, const server::Mode
     options.memory_budget = budget - taken;
   }
   // Rather unload another model than give this one a shorter context than it has alone.
-  if (taken > 0 && options.context == 0) options.context = model->hyperparameters().trained_context;
+  if (taken > 0 && options.context == 0) options.context = model->trained_positions();
   std::vector<float> scales = flags.adapters.load(*model, options);
   std::vector<std::string> adapter_paths;
   for (const auto& adapter : options.adapters) adapter_paths.push_back(adapter->path());

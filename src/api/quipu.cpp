@@ -156,11 +156,13 @@ Generation Session::chat(std::span<const ChatMessage> messages, const GenerateOp
 void Session::reset() { impl_->memory.reset(); }
 
 void Session::save(const std::filesystem::path& path) {
+  impl_->engine.check_continues();
   if (!impl_->memory) impl_->memory.emplace(impl_->engine.new_sequence());
   impl_->memory->save(path, impl_->engine.model().fingerprint());
 }
 
 void Session::restore(const std::filesystem::path& path) {
+  impl_->engine.check_continues();
   memory::Sequence fresh = impl_->engine.new_sequence();
   fresh.restore(path, impl_->engine.model().fingerprint());
   impl_->memory.emplace(std::move(fresh));

@@ -43,9 +43,10 @@ enum class Presence : std::uint8_t {
 };
 
 /// One line of a table: `from` is the name in the checkpoint below the family's root (from "/" on: the whole
-/// name), `to` its name in GGUF; both without ".weight", a bias beside it comes along. `{}` stands for the
-/// block, `{e}`, `{h}`, `{g}` and `{a}` for each expert, head, key-value head and further stream: those
-/// become one. A `to` with a suffix of its own means that `from` is whole as well.
+/// name; of alternatives "a|b" the first that is there), `to` its name in GGUF; both without ".weight", a
+/// bias beside it comes along. `{}` stands for the block, `{e}`, `{h}`, `{g}` and `{a}` for each expert,
+/// head, key-value head and further stream: those become one. A `to` with a suffix of its own means that
+/// `from` is whole as well.
 struct TensorRule {
   std::string_view from, to;
   Shape shape;  ///< in the checkpoint, outermost dimension first

@@ -116,7 +116,12 @@ class Planner {
       used_.insert(full_name(rule.from) + ".weight");
       return;
     }
-    const std::string from = full_name(replaced(rule.from, "{}", block));
+    std::string from;
+    for_each_alternative(rule.from, [&](std::string_view name) {
+      const std::string full = full_name(replaced(name, "{}", block));
+      if (from.empty() || (weights_.find(from + ".weight") == nullptr && weights_.find(full + ".weight")))
+        from = full;
+    });
     const std::string to = replaced(rule.to, "{}", block);
     block_ = block;
     if (has_suffix(to)) {

@@ -26,6 +26,21 @@ std::int64_t kept_tokens(const Request& request, std::optional<std::int32_t> bos
   return std::min(prompt, std::max<std::int64_t>(request.keep, has_bos ? 1 : 0));
 }
 
+/// Prompts of a model that encodes them: the decoder's first token stands behind them.
+void check_encoded(const Request& request, const RequestLimits& limits) {
+  const auto prompt = static_cast<std::int64_t>(request.prompt.size());
+  if (prompt + 1 >= limits.context)
+    fail(ErrorCode::context_overflow,
+         "the prompt has {} tokens, which leaves nothing of the context's {} to write (a larger context: -c)",
+         prompt, limits.context);
+  if (request.want_prompt_logits)
+    fail(ErrorCode::unsupported,
+         "the probabilities of the prompt's own tokens were asked for, but the model's encoder gives none");
+  if (request.context_shift)
+    fail(ErrorCode::unsupported,
+         "a context shift was asked for, but the model's encoder reads prompts whole");
+}
+
 }  // namespace
 
 void check_request(const Request& request, const RequestLimits& limits) {
@@ -69,6 +84,7 @@ void check_request(const Request& request, const RequestLimits& limits) {
     fail(ErrorCode::invalid_argument,
          "keep is {}, allowed is -1 (the whole prompt) to {}, the prompt's length", request.keep, prompt);
   }
+  if (limits.encodes_prompt) check_encoded(request, limits);
   const std::int64_t keep = request.keep < 0 ? prompt : request.keep;
   if (request.context_shift && limits.context - keep < 2) {
     fail(ErrorCode::invalid_argument,
@@ -81,21 +97,27 @@ void check_request(const Request& request, const RequestLimits& limits) {
 }
 
 ActiveRequest::ActiveRequest(RequestId id, Request request, memory::Sequence sequence, bool computed_here,
-                             const text::Tokenizer& tokenizer, std::int64_t context)
+                             const text::Tokenizer& tokenizer, std::int64_t context,
+                             std::optional<std::int32_t> decoder_start)
     : id_(id),
       request_(std::move(request)),
       sampler_(request_.sampling),
-      decoder_(tokenizer, request_.special, request_.prompt.back()),
+      decoder_(tokenizer, request_.special, decoder_start.value_or(request_.prompt.back())),
       stops_(request_.stop),
       tokenizer_(&tokenizer),
       sequence_(std::move(sequence)),
       computed_here_(computed_here),
       context_(context),
+      encoded_(decoder_start ? static_cast<std::int64_t>(request_.prompt.size()) : 0),
       tokens_(request_.prompt),
       history_(request_.prompt),
       submitted_(Clock::now()) {
   if (request_.constraint) matcher_.emplace(request_.constraint);
   result_.usage.prompt_tokens = static_cast<std::int64_t>(request_.prompt.size());
+  if (decoder_start) {
+    tokens_.push_back(*decoder_start);
+    history_ = {*decoder_start};  // what was written
+  }
   // A prompt that fills the context leaves no room for a token: with a shift, room is made at once.
   if (request_.context_shift && request_.max_tokens != 0 && !request_.want_prompt_logits) make_room();
   result_.usage.cached_tokens = sequence_.length();

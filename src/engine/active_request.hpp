@@ -21,8 +21,9 @@ namespace quipu::engine {
 struct RequestLimits {
   std::int64_t context = 0;
   std::int64_t vocab = 0;
-  bool gives_text = true;    ///< false: an encoder, which takes no requests at all
-  std::size_t adapters = 0;  ///< that the engine has
+  bool gives_text = true;       ///< false: an encoder, which takes no requests at all
+  std::size_t adapters = 0;     ///< that the engine has
+  bool encodes_prompt = false;  ///< models::Model::has_prompt_encoder
 };
 
 /// Throws `Error` as `Engine::submit` says.
@@ -30,16 +31,22 @@ void check_request(const Request& request, const RequestLimits& limits);
 
 class ActiveRequest {
  public:
-  /// `sequence` holds a prefix of the prompt. The request has been checked.
+  /// `sequence` holds a prefix of the prompt. The request has been checked. `decoder_start`: an encoder reads
+  /// the prompt, and what is written begins with this token.
   ActiveRequest(RequestId id, Request request, memory::Sequence sequence, bool computed_here,
-                const text::Tokenizer& tokenizer, std::int64_t context);
+                const text::Tokenizer& tokenizer, std::int64_t context,
+                std::optional<std::int32_t> decoder_start = std::nullopt);
 
   RequestId id() const { return id_; }
   memory::Sequence& sequence() { return sequence_; }
+  const memory::Sequence& sequence() const { return sequence_; }
   /// What the model sees: prompt and output, less what context shifts dropped.
   std::span<const std::int32_t> tokens() const { return tokens_; }
   /// Tokens whose keys and values are not stored yet.
   std::int64_t pending() const { return static_cast<std::int64_t>(tokens_.size()) - sequence_.length(); }
+  /// Leading tokens that an encoder reads, whole, before any other is computed; 0: none.
+  std::int64_t encoded() const { return encoded_; }
+  bool must_encode() const { return sequence_.length() < encoded_; }
   /// Of the engine's adapters; empty: none is used.
   std::span<const float> adapters() const { return request_.adapters; }
   bool every_row_has_output() const;
@@ -93,7 +100,7 @@ class ActiveRequest {
   const text::Tokenizer* tokenizer_;
   memory::Sequence sequence_;
   bool computed_here_;
-  std::int64_t context_;
+  std::int64_t context_, encoded_;
   std::vector<std::int32_t> tokens_;     // see tokens()
   std::vector<std::int32_t> history_;    // prompt and output, all of it: what sampling sees
   std::vector<std::size_t> text_start_;  // per generated token: bytes of text before it

@@ -22,7 +22,8 @@ void Batch::add(ActiveRequest& request, std::int64_t rows) {
   }
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   sequences_.push_back({first_row, static_cast<std::uint32_t>(rows), static_cast<std::int32_t>(first),
-                        request.sequence().pages(), request.adapters()});
+                        request.sequence().pages(), request.adapters(),
+                        static_cast<std::int32_t>(request.encoded())});
   items_.push_back(std::move(item));
 }
 

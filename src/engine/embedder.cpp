@@ -80,7 +80,7 @@ void truncate(const models::Model& model, Passage& passage, std::int64_t limit) 
 
 Pooling default_pooling(const models::Model& model) {
   if (const auto pooling = model.hyperparameters().pooling) return *pooling;
-  return model.gives_text() ? Pooling::last : Pooling::mean;
+  return model.gives_text() && !model.has_prompt_encoder() ? Pooling::last : Pooling::mean;
 }
 
 struct Embedder::Impl {

@@ -73,6 +73,7 @@ struct Engine::Impl {
   EngineOptions options;
   MemoryReport report;
   std::optional<backends::Program> program;
+  std::optional<backends::Program> encoder;  // of prompts (models::Model::has_prompt_encoder)
   std::shared_ptr<memory::PagePool> pool;
   std::int64_t vocab = 0;
   std::vector<float> logits;  // [outputs of a step, vocab]
@@ -88,10 +89,14 @@ struct Engine::Impl {
   memory::PrefixTree* shared_pages() { return tree ? &*tree : nullptr; }
   Scheduler scheduler;
   Batch batch;
+  std::vector<ActiveRequest*> encoding;  // whose prompts this step reads
 
   std::mutex token_table_mutex;
   std::shared_ptr<const text::grammar::TokenTable> token_table;  // made when first needed
 
+  std::optional<std::int32_t> decoder_start() const {
+    return encoder ? std::optional(model->hyperparameters().decoder_start) : std::nullopt;
+  }
   std::uint64_t weight_bytes() const;
   std::uint64_t content_key(std::span<const float> adapters) const;
   void set_up();
@@ -100,6 +105,7 @@ struct Engine::Impl {
   void put_back(Running& preempted);
   std::vector<ActiveRequest*> ready();
   void schedule();
+  void encode(ActiveRequest& request);
   void run();
   void account();
   void retire_finished();
@@ -133,7 +139,7 @@ void Engine::Impl::set_up() {
   if (!options.adapters.empty() || options.control != nullptr)
     graph = models::with_adapters(graph, *model, options.adapters, options.control.get());
   vocab = graph.value(graph.output).width;
-  const std::int64_t trained = model->hyperparameters().trained_context;
+  const std::int64_t trained = model->trained_positions();
   if (options.context == 0 && trained == 0) options.context = 2048;
   if (options.context > graph.position_limit)
     fail(ErrorCode::invalid_argument,
@@ -143,29 +149,44 @@ void Engine::Impl::set_up() {
   const std::int64_t rows = std::max(std::min(options.batch, most_useful), std::int64_t{1});
   const std::int64_t logit_rows = std::clamp<std::int64_t>(kPromptLogitBytes / (vocab * 4), 1, rows);
   const std::int64_t outputs = std::min(rows, options.sequences + logit_rows);
+  std::optional<graph::Graph> prompts;
+  const std::int64_t longest_prompt = options.context > 0 ? options.context : trained;
+  if (model->has_prompt_encoder()) prompts = model->build_encoder_graph();
   // The plan's size is known before any of it is allocated.
   MemoryNeeds least;
   least.weights = weight_bytes();
   least.scratch =
       graph::plan_memory(graph, rows, outputs).bytes + static_cast<std::uint64_t>(outputs * vocab) * 4;
+  if (prompts) least.scratch += graph::plan_memory(*prompts, longest_prompt, 1).bytes;
   const std::uint64_t budget = options.memory_budget > 0 ? options.memory_budget : free_memory().bytes;
   if (least.weights + least.scratch > budget) {
     fail(ErrorCode::out_of_memory, "{} of weights and {} of scratch (-b {}) do not fit into {}",
          format_bytes(least.weights), format_bytes(least.scratch), rows, format_bytes(budget));
   }
   program.emplace(std::move(graph), options.backends, rows, outputs);
+  if (prompts) {
+    encoder.emplace(std::move(*prompts), options.backends, longest_prompt, 1);
+    options.prefix_cache = false;  // what is stored of a prompt depends on all of it
+    if (!options.page_store.empty())
+      log::warning("no pages are kept in {}: what is stored of a prompt depends on all of it",
+                   printable(options.page_store.string()));
+  }
   decide_memory();
 }
 
 void Engine::Impl::decide_memory() {
   const models::Hyperparameters& hyper = model->hyperparameters();
-  const std::vector<graph::KvShape>& layers = program->graph().kv_shapes;
+  std::vector<graph::KvShape> layers = program->graph().kv_shapes;
+  if (encoder)  // what the decoder only reads, or has no block for
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      if (layers[i].kv_heads == 0) layers[i] = encoder->graph().kv_shapes[i];
   MemoryNeeds needs;
   needs.weights = weight_bytes();
   needs.scratch = program->scratch_bytes() + static_cast<std::uint64_t>(program->max_outputs() * vocab) * 4;
+  if (encoder) needs.scratch += encoder->scratch_bytes();
   needs.page_bytes = memory::PagePool::bytes_per_page(layers, options.k_dtype, options.v_dtype);
   needs.sequences = options.sequences;
-  needs.trained_context = hyper.trained_context;
+  needs.trained_context = model->trained_positions();
   needs.context = options.context;
   needs.pool_pages = options.pool_pages;
   needs.shrink_pool = options.shrink_pool;
@@ -272,18 +293,22 @@ void Engine::Impl::schedule() {
   admit();
   std::vector<Waiting> view;
   const std::vector<ActiveRequest*> requests = ready();
-  for (const ActiveRequest* request : requests)
-    view.push_back({request->id(), request->pending(), request->every_row_has_output()});
+  for (const ActiveRequest* request : requests) {
+    const std::int64_t rows = request->must_encode() ? request->encoded() : request->pending();
+    view.push_back({request->id(), rows, request->every_row_has_output()});
+  }
   std::vector<Share> shares = scheduler.plan(view, {program->max_tokens(), program->max_outputs()});
   // Oldest first: whoever must give up pages is younger than whoever gets them, and not in the batch yet.
   std::sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.index < b.index; });
   batch.clear();
+  encoding.clear();
   Running preempted;
   for (Share& share : shares) {
     ActiveRequest& request = *requests[share.index];
     const bool still_runs =
         std::any_of(running.begin(), running.end(), [&](const auto& r) { return r.get() == &request; });
     if (!still_runs) continue;
+    if (request.must_encode()) share.rows = request.encoded();
     const Room room = make_page_room(
         request, share.rows, {shared_pages(), unclaimed, waiting, running, preempted, options.last_resort});
     if (room == Room::exhausted) {
@@ -295,23 +320,36 @@ void Engine::Impl::schedule() {
     }
     if (room == Room::granted) {
       request.begin();
-      batch.add(request, share.rows);
+      if (request.must_encode())
+        encoding.push_back(&request);
+      else
+        batch.add(request, share.rows);
     }
   }
   last.preemptions += preempted.size();
   put_back(preempted);
 }
 
+/// Each prompt whole, in a step of the encoder's own.
+void Engine::Impl::encode(ActiveRequest& request) {
+  const auto prompt = request.tokens().first(static_cast<std::size_t>(request.encoded()));
+  const graph::SequenceRows rows{0, static_cast<std::uint32_t>(prompt.size()), 0, request.sequence().pages()};
+  encoder->run({prompt, {&rows, 1}, pool->layers(), {}, nullptr});
+  request.store(request.encoded());
+}
+
 void Engine::Impl::run() {
   last.rows = 0;
-  last.sequences = batch.items().size();
+  last.sequences = batch.items().size() + encoding.size();
   for (const Batch::Item& item : batch.items()) last.rows += item.rows;
-  if (batch.empty()) return;
+  for (const ActiveRequest* request : encoding) last.rows += request->encoded();
   const std::size_t needed = batch.outputs() * static_cast<std::size_t>(vocab);
   if (logits.size() < needed) logits.resize(needed);
   try {
-    program->run(batch.step(pool->layers(), logits.data()));
+    for (ActiveRequest* request : encoding) encode(*request);
+    if (!batch.empty()) program->run(batch.step(pool->layers(), logits.data()));
   } catch (const Error& error) {  // a broken invariant: what was computed is unknown
+    for (ActiveRequest* request : encoding) request->finish(StopReason::error, error.message());
     for (const Batch::Item& item : batch.items()) item.request->finish(StopReason::error, error.message());
     batch.clear();
     throw;
@@ -378,13 +416,20 @@ std::shared_ptr<text::grammar::Constraint> Engine::constrain(const text::grammar
   return std::make_shared<text::grammar::Constraint>(grammar, impl_->token_table);
 }
 
+void Engine::check_continues() const {
+  if (impl_->encoder)
+    fail(ErrorCode::unsupported,
+         "the model's encoder reads prompts whole: nothing computed can be saved or continued from");
+}
+
 memory::Sequence Engine::new_sequence(std::span<const float> adapters) {
   return memory::Sequence(impl_->pool, impl_->content_key(adapters));
 }
 
 RequestId Engine::submit(Request request, memory::Sequence* base) {
   Impl& e = *impl_;
-  check_request(request, {e.report.context, e.vocab, e.model->gives_text(), e.options.adapters.size()});
+  check_request(request, {e.report.context, e.vocab, e.model->gives_text(), e.options.adapters.size(),
+                          e.encoder.has_value()});
   if (request.constraint && request.constraint->table().size() != e.model->tokenizer().size())
     fail(ErrorCode::invalid_argument,
          "the constraint was made for a vocabulary of {} tokens, the model has {}",
@@ -398,7 +443,7 @@ RequestId Engine::submit(Request request, memory::Sequence* base) {
     const std::span<const std::int32_t> prompt(request.prompt);
     const auto usable = request.want_prompt_logits ? prompt.first(0) : prompt.first(prompt.size() - 1);
     const auto end = std::mismatch(usable.begin(), usable.end(), stored.begin(), stored.end()).first;
-    if (base->content_key() == sequence.content_key()) {
+    if (base->content_key() == sequence.content_key() && !e.encoder) {
       sequence = std::move(*base);
       sequence.truncate(end - usable.begin());
     } else {
@@ -408,7 +453,8 @@ RequestId Engine::submit(Request request, memory::Sequence* base) {
   const RequestId id = ++e.last_id;
   const bool own = !sequence.from_file();
   e.waiting.push_back(std::make_unique<ActiveRequest>(id, std::move(request), std::move(sequence), own,
-                                                      e.model->tokenizer(), e.report.context));
+                                                      e.model->tokenizer(), e.report.context,
+                                                      e.decoder_start()));
   return id;
 }
 

@@ -164,7 +164,7 @@ class Engine {
   /// prompt token is always computed again, so that no logits need storing; nothing is reused that was
   /// computed with other adapters). Its content moves into the request (fork first to keep it) and can be
   /// taken back with `take_sequence`; on an exception it is untouched. With want_prompt_logits nothing is
-  /// reused. Without `base` the engine starts afresh.
+  /// reused, nor with a model that encodes its prompts. Without `base` the engine starts afresh.
   RequestId submit(Request request, memory::Sequence* base = nullptr);
   /// Schedules and runs one batch. False when nothing is left to do.
   bool step();
@@ -190,6 +190,8 @@ class Engine {
   /// The grammar over this model's vocabulary, for any number of requests. Any thread.
   std::shared_ptr<text::grammar::Constraint> constrain(const text::grammar::Grammar& grammar) const;
   EngineStats stats() const;
+  /// Throws `Error` (unsupported) for a model whose sequences are no base to continue from. Any thread.
+  void check_continues() const;
   /// A fresh, empty sequence of this engine's pool, for requests with these adapters.
   memory::Sequence new_sequence(std::span<const float> adapters = {});
 

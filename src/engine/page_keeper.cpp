@@ -43,6 +43,7 @@ bool PageHolders::release_idle() {
 Room make_page_room(ActiveRequest& request, std::int64_t& rows, PageHolders holders) {
   memory::Sequence& sequence = request.sequence();
   Running& running = holders.running;
+  const std::int64_t least = request.must_encode() ? rows : 1;
   while (!sequence.reserve(rows)) {
     if (holders.release_idle()) continue;
     if (running.size() > 1) {
@@ -54,7 +55,7 @@ Room make_page_room(ActiveRequest& request, std::int64_t& rows, PageHolders hold
       if (&youngest == &request) return Room::preempted;
       continue;
     }
-    if (rows > 1) {
+    if (rows > least) {
       rows = rows / 2;
       continue;
     }

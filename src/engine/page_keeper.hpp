@@ -55,7 +55,7 @@ struct PageHolders {
 /// Finds pages for `rows` more positions of `request`: free ones, else idle ones (the prefix tree's, those of
 /// unclaimed sequences, what waiting requests brought along), else those of the youngest running request,
 /// which then waits and is computed again. The oldest request can always go on, so work never stalls. A
-/// request that runs alone gets as many rows as there is room for.
+/// request that runs alone gets as many rows as there is room for, but all that an encoder reads.
 Room make_page_room(ActiveRequest& request, std::int64_t& rows, PageHolders holders);
 
 }  // namespace quipu::engine

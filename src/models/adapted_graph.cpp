@@ -158,6 +158,11 @@ class Rewriter {
 graph::Graph with_adapters(const graph::Graph& plain, const Model& model,
                            std::span<const std::shared_ptr<const Adapter>> adapters,
                            const ControlVector* control) {
+  if (model.has_prompt_encoder())
+    fail(ErrorCode::unsupported,
+         "adapters and control vectors are not supported for architecture {}: its encoder has no place for "
+         "them",
+         model.hyperparameters().architecture);
   return Rewriter(plain, model, adapters, control).run();
 }
 

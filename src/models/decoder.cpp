@@ -169,6 +169,9 @@ graph::Graph Decoder::vectors(Value x, graph::Activation head) {
 
 namespace {
 
+/// Where distances end that have a bias of their own (Raffel et al. 2019): no file says.
+constexpr std::int64_t kMaxDistance = 128;
+
 /// Head size of a block: that of windowed ones, where the file has one.
 std::uint32_t own_dim(const Hyperparameters& h, std::uint32_t index, std::uint32_t windowed,
                       std::uint32_t usual) {
@@ -241,7 +244,7 @@ Value Block::attend(const Heads& h, const AttentionStyle& style) {
   const float scale = style.scale != 0             ? style.scale
                       : hyper.attention_scale != 0 ? hyper.attention_scale
                                                    : usual;
-  const Value attended = at("attention")
+  const Value attended = at(style.name)
                              .attention({.q = h.q,
                                          .k = h.k,
                                          .v = h.v,
@@ -255,10 +258,13 @@ Value Block::attend(const Heads& h, const AttentionStyle& style) {
                                          .soft_cap = hyper.attention_soft_cap,
                                          .sinks = decoder_.weights.find(name("attn_sinks.weight"), {heads}),
                                          .alibi_max_bias = hyper.alibi_max_bias,
-                                         .causal = hyper.causal,
+                                         .causal = hyper.causal && style.reach != graph::Reach::encoded,
                                          .stored = style.keys_of.has_value(),
-                                         .chunk = style.chunk});
-  return linear(wanted(attended), "attn_output", width);
+                                         .chunk = style.chunk,
+                                         .distance_bias = style.distance_bias,
+                                         .max_distance = style.distance_bias ? kMaxDistance : 0,
+                                         .reach = style.reach});
+  return linear(style.keeps_rows ? attended : wanted(attended), style.output, width);
 }
 
 Value Block::gated(Value x, graph::Activation activation, std::string_view kind, std::int64_t hidden_width) {

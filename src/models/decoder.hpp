@@ -28,6 +28,10 @@ struct AttentionStyle {
   std::int64_t chunk = 0;   ///< a token sees its own run of so many positions; 0: all
   /// The block whose keys and values are read, where this one has none (Block::shares).
   std::optional<std::uint32_t> keys_of = {};
+  graph::Reach reach = graph::Reach::all;
+  std::optional<TensorView> distance_bias = {};  ///< graph::Attention; distances end at 128
+  std::string_view name = "attention", output = "attn_output";
+  bool keeps_rows = false;  ///< all rows remain, in the last block too: what follows reads them
 };
 
 /// What differs between one mixture of experts and another.

@@ -95,6 +95,12 @@ void read_streams(const Keys& keys, Hyperparameters& h) {
                 fmt::format("a number, or -infinity, for each of the {} blocks", h.layers));
 }
 
+void read_decoder(const Keys& keys, Hyperparameters& h) {
+  h.decoder_layers = keys.try_count("decoder_block_count", 1, 1u << 16).value_or(0);
+  const std::uint32_t last = std::max(h.vocab, 1u) - 1;
+  h.decoder_start = static_cast<std::int32_t>(keys.try_count("decoder_start_token_id", 0, last).value_or(0));
+}
+
 void read_scales(const Keys& keys, Hyperparameters& h) {
   const auto read = [&](std::string_view name, float low = 0) {
     return static_cast<float>(keys.try_number(name, low, 1e6).value_or(0));
@@ -252,6 +258,7 @@ Hyperparameters read_hyperparameters(const gguf::File& file, std::string_view ar
   if (const auto stated = keys.try_count("vocab_size", 0, UINT32_MAX); stated && *stated != h.vocab)
     warnings.push_back(fmt::format("{} is {}, but the tokenizer has {} tokens; the tokens are taken",
                                    keys.key("vocab_size"), *stated, h.vocab));
+  read_decoder(keys, h);
   return h;
 }
 

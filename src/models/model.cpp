@@ -129,6 +129,7 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   const bool is_ranker = model->has_classifier() && model->hyper_.pooling == Pooling::rank;
   if (!is_ranker)
     graph = model->build(model->gives_text() ? std::nullopt : std::optional(Pooling::mean), &used);
+  if (model->has_prompt_encoder()) model->build(std::nullopt, &used, true);
   warn_about_unused(file, used, graph, options.rope, architecture.name, model->warnings_);
   model->fingerprint_ = fingerprint_of(model->hyper_, file);
   for (const std::string& warning : model->warnings_)
@@ -141,14 +142,28 @@ const text::ChatTemplate* Model::chat_template() const {
   return chat_template_.get();
 }
 
-graph::Graph Model::build(std::optional<Pooling> vectors, std::set<std::string, std::less<>>* used) const {
+graph::Graph Model::build(std::optional<Pooling> vectors, std::set<std::string, std::less<>>* used,
+                          bool encodes) const {
   Hyperparameters hyper = hyper_;
   hyper.vectors = vectors;
+  hyper.encodes = encodes;
   return find_architecture(hyper.architecture)->build(hyper, WeightSource(file_, used));
 }
 
 graph::Graph Model::build_graph() const {
   return build(gives_text() ? std::nullopt : std::optional(Pooling::none), nullptr);
+}
+
+graph::Graph Model::build_encoder_graph() const {
+  if (!has_prompt_encoder())
+    fail(ErrorCode::internal, "architecture {} has no encoder of prompts", hyper_.architecture);
+  return build(std::nullopt, nullptr, true);
+}
+
+bool Model::has_prompt_encoder() const { return find_architecture(hyper_.architecture)->prompt_encoder; }
+
+std::int64_t Model::trained_positions() const {
+  return std::int64_t{hyper_.trained_context} * (has_prompt_encoder() ? 2 : 1);
 }
 
 graph::Graph Model::build_vector_graph(Pooling pooling) const {

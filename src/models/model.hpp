@@ -105,6 +105,11 @@ struct Hyperparameters {
   float clamp_qkv = 0, alibi_max_bias = 0;
   float temperature_scale = 0;           ///< attention.temperature_scale
   std::uint32_t temperature_length = 0;  ///< attention.temperature_length; 0: not stated
+  /// Encoder-decoder models: blocks of the decoder (0: as many as the encoder has), the token it begins with.
+  std::uint32_t decoder_layers = 0;
+  std::int32_t decoder_start = 0;
+  /// Not of the file: the graph is that of the encoder, which stores what the decoder reads.
+  bool encodes = false;
   struct Xielu {
     std::vector<double> alpha_p, alpha_n, beta, eps;  ///< [layers], or empty
   } xielu;
@@ -152,6 +157,13 @@ class Model {
   /// The graph to the vectors of whole texts, one an output; the output of a text is its last row. With
   /// `rank`: to its scores. Throws `Error` (unsupported) for `rank` on a model without a classification head.
   graph::Graph build_vector_graph(Pooling pooling) const;
+  /// Of an encoder-decoder model: what encodes a prompt, whole, and stores what `build_graph`'s reads of it
+  /// (graph::Reach::encoded). Throws `Error` (internal) for others.
+  graph::Graph build_encoder_graph() const;
+  bool has_prompt_encoder() const;
+  /// Positions that a prompt and its answer are trained for: the context, which each side of an
+  /// encoder-decoder model has for itself.
+  std::int64_t trained_positions() const;
   /// False for encoders and other models whose tokens see what follows them.
   bool gives_text() const;
   bool has_classifier() const;
@@ -165,7 +177,8 @@ class Model {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  graph::Graph build(std::optional<Pooling> vectors, std::set<std::string, std::less<>>* used) const;
+  graph::Graph build(std::optional<Pooling> vectors, std::set<std::string, std::less<>>* used,
+                     bool encodes = false) const;
 
   gguf::File file_;
   Hyperparameters hyper_;
@@ -200,7 +213,8 @@ class WeightSource {
 struct Architecture {
   std::string_view name;  ///< general.architecture
   graph::Graph (*build)(const Hyperparameters& hyper, const WeightSource& weights);
-  bool encoder = false;  ///< it gives vectors, and has no output layer
+  bool encoder = false;         ///< it gives vectors, and has no output layer
+  bool prompt_encoder = false;  ///< an encoder reads the prompt, a decoder goes on from it
 };
 const Architecture* find_architecture(std::string_view name);
 std::vector<std::string_view> architecture_names();

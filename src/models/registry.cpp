@@ -7,7 +7,11 @@
   ROW("gemma-embedding", build_gemma3)  \
   ROW("jina-bert-v2", build_jina_bert)  \
   ROW("modern-bert", build_modern_bert) \
-  ROW("nomic-bert", build_nomic_bert)
+  ROW("nomic-bert", build_nomic_bert)   \
+  ROW("t5encoder", build_t5encoder)
+
+// An encoder for the prompt and a decoder that goes on from it.
+#define QUIPU_ENCODER_DECODERS(ROW) ROW("t5", build_t5)
 
 // A row declares the function and enters it into the table.
 #define QUIPU_ARCHITECTURES(ROW)          \
@@ -69,14 +73,17 @@ namespace quipu::models {
 #define QUIPU_DECLARE(name, build) graph::Graph build(const Hyperparameters&, const WeightSource&);
 QUIPU_ARCHITECTURES(QUIPU_DECLARE)
 QUIPU_ENCODERS(QUIPU_DECLARE)
+QUIPU_ENCODER_DECODERS(QUIPU_DECLARE)
 #undef QUIPU_DECLARE
 
 namespace {
 #define QUIPU_ENTER(name, build) Architecture{name, build},
 #define QUIPU_ENTER_ENCODER(name, build) Architecture{name, build, true},
-constexpr Architecture kArchitectures[] = {QUIPU_ARCHITECTURES(QUIPU_ENTER)
-                                               QUIPU_ENCODERS(QUIPU_ENTER_ENCODER)};
+#define QUIPU_ENTER_BOTH(name, build) Architecture{name, build, false, true},
+constexpr Architecture kArchitectures[] = {QUIPU_ARCHITECTURES(QUIPU_ENTER) QUIPU_ENCODERS(
+    QUIPU_ENTER_ENCODER) QUIPU_ENCODER_DECODERS(QUIPU_ENTER_BOTH)};
 #undef QUIPU_ENTER
+#undef QUIPU_ENTER_BOTH
 #undef QUIPU_ENTER_ENCODER
 }  // namespace
 

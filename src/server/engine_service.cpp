@@ -101,7 +101,8 @@ void EngineService::Impl::check(const engine::Request& request) const {
   engine::check_request(request, {.context = memory.context,
                                   .vocab = vocab,
                                   .gives_text = engine->model().gives_text(),
-                                  .adapters = adapters});
+                                  .adapters = adapters,
+                                  .encodes_prompt = engine->model().has_prompt_encoder()});
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
   if (prompt >= memory.context && request.max_tokens != 0 && !request.context_shift)
     fail(ErrorCode::context_overflow,
@@ -442,6 +443,7 @@ void EngineService::Impl::file_ended() {
 
 void EngineService::save_slot(std::size_t place, const std::filesystem::path& path, SlotDone done) {
   Impl& s = *impl_;
+  s.engine->check_continues();
   s.add_slot_task({place,
                    [&s, place, path, done] {
                      s.slot_memory->save(place, path, done, [&s] { s.file_ended(); });
@@ -452,6 +454,7 @@ void EngineService::save_slot(std::size_t place, const std::filesystem::path& pa
 void EngineService::restore_slot(std::size_t place, const std::filesystem::path& path,
                                  std::vector<float> adapters, SlotDone done) {
   Impl& s = *impl_;
+  s.engine->check_continues();
   s.add_slot_task({place,
                    [&s, place, path, adapters = std::move(adapters), done] {
                      s.slot_memory->restore(place, path, adapters, done, [&s] { s.file_ended(); });

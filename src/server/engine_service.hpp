@@ -86,8 +86,8 @@ class EngineService {
   void cancel(JobId id);
 
   /// Operations on a place; they wait until it is free. `done` is told of failures, also when the service
-  /// ends first. Throws `Error` (invalid_argument) for a place that there is not, and (cancelled) once it
-  /// drains.
+  /// ends first. Throws `Error` (invalid_argument) for a place that there is not, (cancelled) once it drains,
+  /// and (unsupported) where nothing can be continued (engine::Engine::check_continues).
   void save_slot(std::size_t place, const std::filesystem::path& path, SlotDone done);
   /// `adapters`: scales of those that the file's content was computed with.
   void restore_slot(std::size_t place, const std::filesystem::path& path, std::vector<float> adapters,

@@ -68,7 +68,7 @@ TEST_P(Encoder, PooledVectorsAreThoseOfTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Encoder,
                          testing::Values("bert", "bert_rank", "gemma_embedding", "jina_bert", "modern_bert",
-                                         "modern_bert_rank", "nomic_bert", "roberta_rank"),
+                                         "modern_bert_rank", "nomic_bert", "roberta_rank", "t5encoder"),
                          [](const auto& info) { return info.param; });
 
 class Reranker : public Encoder {};

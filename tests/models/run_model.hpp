@@ -46,8 +46,8 @@ class ModelRun {
 
   /// Appends tokens in one step; the logits of all of them, or of the last one only: [rows, vocab].
   std::vector<float> push(std::span<const std::int32_t> tokens, bool last_only = false) {
-    const graph::SequenceRows rows{0, static_cast<std::uint32_t>(tokens.size()), position_, pages_,
-                                   adapters_};
+    const graph::SequenceRows rows{
+        0, static_cast<std::uint32_t>(tokens.size()), position_, pages_, adapters_, encoded_};
     std::vector<std::uint32_t> outputs(tokens.size());
     std::iota(outputs.begin(), outputs.end(), 0u);
     if (last_only) outputs = {outputs.back()};
@@ -56,6 +56,15 @@ class ModelRun {
     program_.run({tokens, {&rows, 1}, layers_, outputs, logits.data()});
     position_ += static_cast<std::int32_t>(tokens.size());
     return logits;
+  }
+  /// The prompt of an encoder-decoder model, in one step of its encoder; then `push` brings what the decoder
+  /// reads.
+  void encode(std::span<const std::int32_t> tokens) {
+    const auto rows = static_cast<std::int64_t>(tokens.size());
+    backends::Program encoder(model_->build_encoder_graph(), backends_, rows, rows);
+    const graph::SequenceRows sequence{0, static_cast<std::uint32_t>(rows), 0, pages_};
+    encoder.run({tokens, {&sequence, 1}, layers_, {}, nullptr});
+    position_ = encoded_ = static_cast<std::int32_t>(rows);
   }
   /// The same, at most `chunk` tokens a step.
   std::vector<float> push_in_chunks(std::span<const std::int32_t> tokens, std::size_t chunk) {
@@ -75,7 +84,7 @@ class ModelRun {
   std::vector<std::uint32_t> pages_;
   std::vector<std::vector<std::byte>> storage_;
   std::vector<graph::KvLayer> layers_;
-  std::int32_t position_ = 0;
+  std::int32_t position_ = 0, encoded_ = 0;
 };
 
 }  // namespace quipu::test

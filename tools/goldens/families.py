@@ -49,6 +49,8 @@ SCORED = dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, n_g
 
 LONGROPE = rope(10000.0, "longrope", original_max_position_embeddings=64, short_factor=[1.0, 1.1, 1.3, 1.6],
                 long_factor=[1.5, 2.5, 4.0, 6.0])
+T5 = dict(d_model=32, d_kv=12, d_ff=40, num_layers=2, num_decoder_layers=2, num_heads=4, vocab_size=64,
+          decoder_start_token_id=0, relative_attention_num_buckets=16)
 LATENT = dict(q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10,
               num_key_value_heads=4)
 
@@ -174,6 +176,9 @@ FAMILIES = {
     "starcoder": ("GPTBigCode", dict(n_embd=32, n_layer=2, n_head=4, vocab_size=64, n_positions=256, n_inner=128,
                                      multi_query=True), [40]),
     "starcoder2": ("Starcoder2", LAYER | dict(norm_epsilon=1e-5, sliding_window=None) | rope(), [40]),
+    # (prompt, what the decoder reads)
+    "t5": ("T5", T5 | dict(feed_forward_proj="gated-gelu", tie_word_embeddings=False), [(150, 40), (5, 3)]),
+    "t5_tied": ("T5", T5 | dict(feed_forward_proj="relu"), [(30, 20)]),
 }
 
 

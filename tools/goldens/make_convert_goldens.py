@@ -75,6 +75,9 @@ GEMMA4 = dict(head_dim=8, global_head_dim=16, sliding_window=6, tie_word_embeddi
                                "full_attention": dict(rope_type="proportional", partial_rotary_factor=0.25,
                                                       rope_theta=100000.0)})
 
+T5 = dict(d_model=32, d_kv=12, d_ff=40, num_layers=2, num_heads=4, vocab_size=360, decoder_start_token_id=0,
+          relative_attention_num_buckets=16, feed_forward_proj="gated-gelu")
+
 # name: (model class, configuration arguments, tokenizer, saving options)
 MODELS = {
     "llama": ("LlamaForCausalLM", BASE | dict(head_dim=16) | LLAMA3, "bpe", dict(max_shard_size="30KB")),
@@ -118,6 +121,9 @@ MODELS = {
     "llama4": ("Llama4ForCausalLM", BASE | rope(theta=500000.0) | dict(
         num_hidden_layers=5, head_dim=8, intermediate_size=12, intermediate_size_mlp=40, num_local_experts=4,
         interleave_moe_layer_step=2, attention_chunk_size=6, floor_scale=4, attn_scale=0.3), "bpe", {}),
+    "t5": ("T5ForConditionalGeneration", T5, "unigram", {}),
+    "umt5": ("UMT5ForConditionalGeneration", T5 | dict(tie_word_embeddings=False), "unigram", {}),
+    "t5encoder": ("T5EncoderModel", T5 | dict(feed_forward_proj="relu"), "unigram", {}),
     "phi2": ("PhiForCausalLM", BASE | dict(num_key_value_heads=4, intermediate_size=128) | rope(partial_rotary_factor=0.5),
              "bpe", {}),
     "phi3": ("Phi3ForCausalLM", BASE | SPM | dict(original_max_position_embeddings=64, sliding_window=None) | LONG, "spm", {}),
@@ -264,7 +270,7 @@ def randomize(model, generator):
         elif weight.dim() == 1 or "norm" in name.lower():
             plus_one = type(model).__name__.startswith(("GemmaFor", "Gemma2", "Gemma3F", "Gemma3T", "Nemotron"))
             scaled = (0 if plus_one else 1) + 0.3 * noise
-        elif "embed" in name or "wte" in name or "wpe" in name:
+        elif "embed" in name or "wte" in name or "wpe" in name or "shared.weight" == name or "attention_bias" in name:
             scaled = noise
         else:
             scaled = 1.3 * noise / math.sqrt(weight.shape[-1])
@@ -318,6 +324,9 @@ def run_llama_converter(folder, llama_cpp, tokenizer):
     for module, name in (("glm", "Glm4Model"), ("glm", "Glm4MoeModel"), ("glm", "Glm4MoeLiteModel"),
                          ("chatglm", "ChatGLMModel"), ("hunyuan", "HunYuanMoEModel")):
         getattr(importlib.import_module(f"conversion.{module}"), name).set_vocab = base.TextModel._set_vocab_gpt2
+    # T5's reads SentencePiece's own file; what becomes of tokenizer.json is checked elsewhere.
+    t5 = importlib.import_module("conversion.t5")
+    t5.T5Model.set_vocab = t5.T5EncoderModel.set_vocab = lambda self: None
     out = folder / "expected.gguf"
     sys.argv = ["convert_hf_to_gguf.py", str(folder), "--outfile", str(out), "--outtype", "bf16"]
     script.main()
@@ -359,7 +368,14 @@ def make(name, llama_cpp):
     shutil.rmtree(folder, ignore_errors=True)
     tokens = torch.randint(3, arguments["vocab_size"] - 10, (1, 14), generator=generator)
     with torch.no_grad():
-        out = model(tokens)
+        written = None
+        if config.is_encoder_decoder and "Encoder" not in class_name:
+            written = torch.randint(3, arguments["vocab_size"] - 10, (1, 9), generator=generator)
+            written[0, 0] = config.decoder_start_token_id
+        out = model(tokens) if written is None else model(input_ids=tokens, decoder_input_ids=written)
+        if written is not None:  # greedily; and what the encoder gives
+            encoded = out.encoder_last_hidden_state[0].float().numpy()
+            generated = model.generate(tokens, max_new_tokens=24, do_sample=False)[0, 1:].to(torch.int32).numpy()
         scores = None
         if "SequenceClassification" in class_name:  # the scores, and the hidden states of the trunk
             scores, out = out.logits[0], model.base_model(tokens)
@@ -400,6 +416,11 @@ def make(name, llama_cpp):
     golden.add_tensor("logits", np.ascontiguousarray(golden_rows))
     if embedding is not None:
         golden.add_tensor("embedding", embedding.float().numpy())
+    if written is not None:  # what the decoder reads
+        golden.add_tensor("decoder", written[0].to(torch.int32).numpy())
+        golden.add_tensor("encoded", encoded)
+        golden.add_tensor("generated", generated)
+        print(name, "generated", generated.tolist())
     if scores is not None:
         golden.add_tensor("scores", scores.float().numpy())
     golden.write_header_to_file()

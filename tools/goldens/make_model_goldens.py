@@ -197,7 +197,7 @@ def randomize_family(model, generator):
             scaled = 0.5 * noise
         elif weight.dim() == 1 or "norm" in last or "ln_" in last:
             scaled = weight.data + 0.3 * noise
-        elif any(part in name for part in ("embed_tokens", "wte", "wpe", "embed_in", "word_embeddings")):
+        elif any(part in name for part in ("embed_tokens", "wte", "wpe", "embed_in", "word_embeddings", "shared.")):
             scaled = noise
         else:
             gain = 3.0 if last in ("gate", "router") else 1.6 if last in ("q_proj", "k_proj", "c_attn") else 1.0
@@ -221,6 +221,37 @@ def write_own(name, model, config, architecture, dtype):
     finish(writer)
 
 
+def kind_of(config):
+    return type(config).__name__.removesuffix("Config")
+
+
+def make_encoder_decoder(name, config, lengths, generator):
+    """As make; beside `tokens`, the prompt, stands what the decoder reads, `decoder`, whose logits are kept."""
+    model = transformers.T5ForConditionalGeneration(config).float().eval()
+    if not config.scale_decoder_outputs:  # as published: an output layer of its own
+        model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
+        config.tie_word_embeddings = False
+    randomize_family(model, generator)
+    for key, weight in model.named_parameters():
+        if "relative_attention_bias" in key:
+            weight.data.copy_(torch.randn(weight.shape, generator=generator))
+    to_gguf(model, config, OUT / f"{name}.gguf", add_vocabulary)
+    golden = gguf.GGUFWriter(OUT / f"{name}.golden.gguf", "golden")
+    golden.add_string("golden.source", f"transformers {transformers.__version__}, torch {torch.__version__}")
+    for i, (prompt, length) in enumerate(lengths):
+        tokens = torch.randint(3, config.vocab_size, (1, prompt), generator=generator)
+        written = torch.randint(3, config.vocab_size, (1, length), generator=generator)
+        written[0, 0] = config.decoder_start_token_id
+        with torch.no_grad():
+            logits = model(input_ids=tokens, decoder_input_ids=written, use_cache=False).logits[0]
+        golden.add_tensor(f"tokens.{i}", tokens[0].to(torch.int32).numpy())
+        golden.add_tensor(f"decoder.{i}", written[0].to(torch.int32).numpy())
+        golden.add_tensor(f"logits.{i}", logits.numpy())
+    finish(golden)
+    print(name, (OUT / f"{name}.gguf").stat().st_size, (OUT / f"{name}.golden.gguf").stat().st_size,
+          "logits", float(logits.abs().max()), float(logits.std()))
+
+
 def make(name):
     family = name in FAMILIES
     if family:
@@ -231,6 +262,8 @@ def make(name):
         arguments = dict(tie_word_embeddings=False) | arguments
     config = config_class(**arguments, attn_implementation="eager")
     generator = torch.Generator().manual_seed(sum(map(ord, name)))
+    if kind_of(config) == "T5":
+        return make_encoder_decoder(name, config, lengths, generator)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     if family:
         randomize_family(model, generator)
