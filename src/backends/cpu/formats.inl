@@ -119,8 +119,18 @@ struct FormatMXFP4 {
   }
 };
 
-// ---- super-blocks of 256: kChunks calls of unpack give kPieces pieces of 16 elements each, in order; header
-// gives the scales dw and minima mw of the sub-blocks, by row ----
+// ---- super-blocks of 256: kChunks calls of unpack give kPieces pieces of 16 elements each, of which piece(c, i)
+// tells the place in the block; header gives the scales dw and minima mw of the sub-blocks, by row ----
+
+/// Chunk after chunk.
+template <int pieces>
+struct InOrder {
+  static constexpr int piece(int c, int i) { return c * pieces + i; }
+};
+/// Formats whose bytes hold four pieces that lie 32 elements apart: chunk c has the even or the odd ones of a half.
+struct EveryOther {
+  static constexpr int piece(int c, int i) { return c / 2 * 8 + 2 * i + c % 2; }
+};
 
 /// Byte n of every dword, unsigned or signed.
 template <int n>
@@ -153,20 +163,18 @@ inline void load_dwords(const Rows& r, std::size_t off, Q (&w)[4]) {
   qtranspose(w[0], w[1], w[2], w[3]);
 }
 
-struct FormatQ2_K {
+struct FormatQ2_K : EveryOther {
   static constexpr std::size_t kBytes = 84;
-  static constexpr int kZero = 0, kSubs = 16, kPieces = 8, kChunks = 2;
+  static constexpr int kZero = 0, kSubs = 16, kPieces = 4, kChunks = 4;
   static constexpr bool kMin = true, kWide = false;
   template <int c>
   static void unpack(const Rows& r, std::size_t off, int j, Q (&out)[kPieces]) {
     const Q m = qset1_8(3);
-    for (int h = 0; h < 2; ++h) {
-      const Q v = qload(r, j, off + 16 + 32 * c + 16 * static_cast<std::size_t>(h));
-      out[h] = qand(v, m);
-      out[2 + h] = qand(qshr16<2>(v), m);
-      out[4 + h] = qand(qshr16<4>(v), m);
-      out[6 + h] = qand(qshr16<6>(v), m);
-    }
+    const Q v = qload(r, j, off + 16 + 16 * c);
+    out[0] = qand(v, m);
+    out[1] = qand(qshr16<2>(v), m);
+    out[2] = qand(qshr16<4>(v), m);
+    out[3] = qand(qshr16<6>(v), m);
   }
   static void header(const Rows& r, std::size_t off, FG (&dw)[kSubs], FG (&mw)[kSubs]) {
     Q w[4];
@@ -180,21 +188,19 @@ struct FormatQ2_K {
   }
 };
 
-struct FormatQ3_K {
+struct FormatQ3_K : EveryOther {
   static constexpr std::size_t kBytes = 110;
-  static constexpr int kZero = 4, kSubs = 16, kPieces = 8, kChunks = 2;
+  static constexpr int kZero = 4, kSubs = 16, kPieces = 4, kChunks = 4;
   static constexpr bool kMin = false, kWide = false;
   template <int c>
   static void unpack(const Rows& r, std::size_t off, int j, Q (&out)[kPieces]) {
+    constexpr int half = c / 2;
     const Q m = qset1_8(3), bit = qset1_8(4);
-    for (int h = 0; h < 2; ++h) {
-      const Q high = qload(r, j, off + 16 * static_cast<std::size_t>(h));
-      const Q v = qload(r, j, off + 32 + 32 * c + 16 * static_cast<std::size_t>(h));
-      out[h] = qor(qand(v, m), qand(shift<2 - 4 * c>(high), bit));
-      out[2 + h] = qor(qand(qshr16<2>(v), m), qand(shift<1 - 4 * c>(high), bit));
-      out[4 + h] = qor(qand(qshr16<4>(v), m), qand(shift<-4 * c>(high), bit));
-      out[6 + h] = qor(qand(qshr16<6>(v), m), qand(shift<-1 - 4 * c>(high), bit));
-    }
+    const Q high = qload(r, j, off + 16 * (c % 2)), v = qload(r, j, off + 32 + 16 * c);
+    out[0] = qor(qand(v, m), qand(shift<2 - 4 * half>(high), bit));
+    out[1] = qor(qand(qshr16<2>(v), m), qand(shift<1 - 4 * half>(high), bit));
+    out[2] = qor(qand(qshr16<4>(v), m), qand(shift<-4 * half>(high), bit));
+    out[3] = qor(qand(qshr16<6>(v), m), qand(shift<-1 - 4 * half>(high), bit));
   }
   static void header(const Rows& r, std::size_t off, FG (&dw)[kSubs], FG (&)[kSubs]) {
     const Q a = qload_dword(r, off + 96), b = qload_dword(r, off + 100), top = qload_dword(r, off + 104);
@@ -207,7 +213,7 @@ struct FormatQ3_K {
   }
 };
 
-struct FormatQ4_K {
+struct FormatQ4_K : InOrder<4> {
   static constexpr std::size_t kBytes = 144;
   static constexpr int kZero = 0, kSubs = 8, kPieces = 4, kChunks = 4;
   static constexpr bool kMin = true, kWide = false;
@@ -233,7 +239,7 @@ struct FormatQ4_K {
   }
 };
 
-struct FormatQ5_K {
+struct FormatQ5_K : InOrder<4> {
   static constexpr std::size_t kBytes = 176;
   static constexpr int kZero = 0, kSubs = 8, kPieces = 4, kChunks = 4;
   static constexpr bool kMin = true, kWide = false;
@@ -252,22 +258,19 @@ struct FormatQ5_K {
   }
 };
 
-struct FormatQ6_K {
+struct FormatQ6_K : EveryOther {
   static constexpr std::size_t kBytes = 210;
-  static constexpr int kZero = 32, kSubs = 16, kPieces = 8, kChunks = 2;
+  static constexpr int kZero = 32, kSubs = 16, kPieces = 4, kChunks = 4;
   static constexpr bool kMin = false, kWide = false;
   template <int c>
   static void unpack(const Rows& r, std::size_t off, int j, Q (&out)[kPieces]) {
+    constexpr std::size_t at = c / 2 * 64 + c % 2 * 16;
     const Q two = qset1_8(0x30);
-    for (int h = 0; h < 2; ++h) {
-      const std::size_t o = 16 * static_cast<std::size_t>(h);
-      const Q a = qload(r, j, off + 64 * c + o), b = qload(r, j, off + 64 * c + 32 + o);
-      const Q high = qload(r, j, off + 128 + 32 * c + o);
-      out[h] = qor(low_nibble(a), qand(shift<4>(high), two));
-      out[2 + h] = qor(low_nibble(b), qand(shift<2>(high), two));
-      out[4 + h] = qor(high_nibble(a), qand(high, two));
-      out[6 + h] = qor(high_nibble(b), qand(shift<-2>(high), two));
-    }
+    const Q a = qload(r, j, off + at), b = qload(r, j, off + at + 32), high = qload(r, j, off + 128 + 16 * c);
+    out[0] = qor(low_nibble(a), qand(shift<4>(high), two));
+    out[1] = qor(low_nibble(b), qand(shift<2>(high), two));
+    out[2] = qor(high_nibble(a), qand(high, two));
+    out[3] = qor(high_nibble(b), qand(shift<-2>(high), two));
   }
   static void header(const Rows& r, std::size_t off, FG (&dw)[kSubs], FG (&)[kSubs]) {
     Q w[4];
@@ -282,7 +285,7 @@ struct FormatQ6_K {
   }
 };
 
-struct FormatIQ4_XS {
+struct FormatIQ4_XS : InOrder<2> {
   static constexpr std::size_t kBytes = 136;
   static constexpr int kZero = kWideZero, kSubs = 8, kPieces = 2, kChunks = 8;
   static constexpr bool kMin = false, kWide = true;

@@ -115,34 +115,38 @@ struct Blocks256 {
   static constexpr int kPer = static_cast<int>(kSubWidth / 16);  ///< pieces of a sub-block
   static constexpr int kSubsPerChunk = F::kPieces / kPer;
 
-  /// Adds chunk c of super-block b of one row of activations; get(j, u) gives the group's pieces.
+  /// The sums of the sub-blocks of chunk c for one row of activations, without the zero point; get(j, u) gives the
+  /// group's pieces.
   template <int c, class Get>
-  static void add_chunk(const Get& get, const FG* dw, const FG* mw, std::size_t b, const PlanesRow& x, FG& acc,
-                        FG& accm) {
-    const std::int8_t* q = x.q + b * 512;
+  static void sum_chunk(const Get& get, const std::int8_t* q, Q (&sums)[F::kSubs]) {
     Q s[kSubsPerChunk][4];
+#pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
       Q u[F::kPieces];
       get(j, u);
       for (int i = 0; i < kSubsPerChunk; ++i) {
         Q high = qzero();
         for (int h = 0; h < kPer; ++h) {
-          const int piece = c * F::kPieces + i * kPer + h;
+          const int piece = F::piece(c, i * kPer + h);
           high = dot<F>(high, u[i * kPer + h], qbroadcast16(q + piece / 2 * 64 + 32 + piece % 2 * 16));
         }
         Q sum = qshl32<4>(high);
         for (int h = 0; h < kPer; ++h) {
-          const int piece = c * F::kPieces + i * kPer + h;
+          const int piece = F::piece(c, i * kPer + h);
           sum = dot<F>(sum, u[i * kPer + h], qbroadcast16(q + piece / 2 * 64 + piece % 2 * 16));
         }
         s[i][j] = sum;
       }
     }
-    for (int i = 0; i < kSubsPerChunk; ++i) {
-      const int sub = c * kSubsPerChunk + i;
+    for (int i = 0; i < kSubsPerChunk; ++i)
+      sums[F::piece(c, i * kPer) / kPer] = qtree(s[i][0], s[i][1], s[i][2], s[i][3]);
+  }
+  /// Adds the sums of super-block b in ascending order.
+  static void add_sums(const Q (&sums)[F::kSubs], const FG* dw, const FG* mw, std::size_t b, const PlanesRow& x,
+                       FG& acc, FG& accm) {
+    for (int sub = 0; sub < F::kSubs; ++sub) {
       const std::size_t at = b * F::kSubs + static_cast<std::size_t>(sub);
-      const Q sum =
-          less_zero<F>(qtree(s[i][0], s[i][1], s[i][2], s[i][3]), kPer == 2 ? x.sum32[at] : x.sum16[at]);
+      const Q sum = less_zero<F>(sums[sub], kPer == 2 ? x.sum32[at] : x.sum16[at]);
       const float dx = x.d[kPer == 2 ? at : at / 2];
       acc = fg_fma(fg_from_int(sum), fg_mul(dw[sub], fg_set1(dx)), acc);
       if constexpr (F::kMin) {
@@ -152,32 +156,35 @@ struct Blocks256 {
     }
   }
   template <int c>
-  static void one_row_chunks(const Rows& r, std::size_t off, std::size_t b, const PlanesRow& x, const FG* dw,
-                             const FG* mw, FG& acc, FG& accm) {
-    add_chunk<c>([&](int j, Q(&u)[F::kPieces]) { F::template unpack<c>(r, off, j, u); }, dw, mw, b, x, acc, accm);
-    if constexpr (c + 1 < F::kChunks) one_row_chunks<c + 1>(r, off, b, x, dw, mw, acc, accm);
+  static void one_row_chunks(const Rows& r, std::size_t off, const std::int8_t* q, Q (&sums)[F::kSubs]) {
+    sum_chunk<c>([&](int j, Q(&u)[F::kPieces]) { F::template unpack<c>(r, off, j, u); }, q, sums);
+    if constexpr (c + 1 < F::kChunks) one_row_chunks<c + 1>(r, off, q, sums);
   }
   static void one_row(const Rows& r, std::size_t off, std::size_t b, const PlanesRow& x, FG& acc, FG& accm) {
+    Q sums[F::kSubs];
+    one_row_chunks<0>(r, off, x.q + b * 512, sums);
     FG dw[F::kSubs], mw[F::kSubs];
     F::header(r, off, dw, mw);
-    one_row_chunks<0>(r, off, b, x, dw, mw, acc, accm);
+    add_sums(sums, dw, mw, b, x, acc, accm);
   }
   template <int c>
   static void few_rows_chunks(const Rows& r, std::size_t off, std::size_t b, const PlanesRow* x, std::size_t rows,
-                              const FG* dw, const FG* mw, FG* acc, FG* accm) {
+                              Q (*sums)[F::kSubs]) {
     Q u[4][F::kPieces];
     for (int j = 0; j < 4; ++j) F::template unpack<c>(r, off, j, u[j]);
     const auto get = [&](int j, Q(&to)[F::kPieces]) {
       for (int i = 0; i < F::kPieces; ++i) to[i] = u[j][i];
     };
-    for (std::size_t t = 0; t < rows; ++t) add_chunk<c>(get, dw, mw, b, x[t], acc[t], accm[t]);
-    if constexpr (c + 1 < F::kChunks) few_rows_chunks<c + 1>(r, off, b, x, rows, dw, mw, acc, accm);
+    for (std::size_t t = 0; t < rows; ++t) sum_chunk<c>(get, x[t].q + b * 512, sums[t]);
+    if constexpr (c + 1 < F::kChunks) few_rows_chunks<c + 1>(r, off, b, x, rows, sums);
   }
   static void few_rows(const Rows& r, std::size_t off, std::size_t b, const PlanesRow* x, std::size_t rows,
                        FG* acc, FG* accm) {
+    Q sums[kPanelRows][F::kSubs];
+    few_rows_chunks<0>(r, off, b, x, rows, sums);
     FG dw[F::kSubs], mw[F::kSubs];
     F::header(r, off, dw, mw);
-    few_rows_chunks<0>(r, off, b, x, rows, dw, mw, acc, accm);
+    for (std::size_t t = 0; t < rows; ++t) add_sums(sums[t], dw, mw, b, x[t], acc[t], accm[t]);
   }
 
   template <int c, class Put>
@@ -187,7 +194,7 @@ struct Blocks256 {
     for (int i = 0; i < F::kPieces; ++i) {
       qtranspose(u[0][i], u[1][i], u[2][i], u[3][i]);
       for (int j = 0; j < 4; ++j)
-        put(b * 64 + static_cast<std::size_t>((c * F::kPieces + i) * 4 + j), u[j][i]);
+        put(b * 64 + static_cast<std::size_t>(F::piece(c, i) * 4 + j), u[j][i]);
     }
     if constexpr (c + 1 < F::kChunks) unpack_chunks<c + 1>(r, off, b, put);
   }
