@@ -102,8 +102,9 @@ void add_t5(Job& job) {
     return std::find_if(job.tensors.begin(), job.tensors.end(),
                         [&](const TensorSource& tensor) { return tensor.info.name == name; });
   };
-  if (named("output.weight") != job.tensors.end()) return;
-  TensorSource output = *named("token_embd.weight");
+  const auto embedding = named("token_embd.weight");
+  if (named("output.weight") != job.tensors.end() || embedding == job.tensors.end()) return;
+  TensorSource output = *embedding;
   output.info.name = "output.weight";
   job.tensors.push_back(std::move(output));
 }
