@@ -12,10 +12,10 @@ namespace quipu::memory {
 namespace {
 /// A page's tokens; those of a first page behind what else their keys and values depend on, and a number that
 /// is no token.
-std::vector<std::int32_t> edge_of(std::span<const std::int32_t> tokens, std::size_t page,
+std::vector<std::int32_t> edge_of(std::span<const std::int32_t> tokens, std::size_t position,
                                   std::uint64_t content_key) {
   std::vector<std::int32_t> edge;
-  if (page == 0 && content_key != 0)
+  if (position == 0 && content_key != 0)
     edge = {-1, static_cast<std::int32_t>(content_key), static_cast<std::int32_t>(content_key >> 32)};
   edge.insert(edge.end(), tokens.begin(), tokens.end());
   return edge;
@@ -107,44 +107,38 @@ void PrefixTree::remove(Node& leaf) {
 PrefixTree::Node& PrefixTree::insert_pages(const Sequence& sequence) {
   ++clock_;
   Node* node = root_.get();
-  const Tokens tokens = sequence.tokens();
-  for (std::size_t i = 0; (i + 1) * kPage <= tokens.size(); ++i) {
-    const Tokens part = tokens.subspan(i * kPage, kPage);
-    Edge edge = edge_of(part, i, sequence.content_key());
-    if (const auto known = node->children.find(edge); known != node->children.end()) {
-      node = known->second.get();
-      touch(*node);
-      continue;
-    }
-    const Nearest known_rows = nearest(*node, part, i * kPage, sequence.content_key());
-    pool_->add_reference(sequence.pages()[i]);
-    node = &add_child(*node, std::move(edge), kPage, sequence.pages()[i]);
-    remove_prefix(known_rows);
-  }
+  for (std::size_t page = 0; page < sequence.tokens().size() / kPage; ++page)
+    node = &insert_page(*node, sequence, page, kPage);
   return *node;
 }
 
 void PrefixTree::insert_all(const Sequence& sequence) {
   Node& parent = insert_pages(sequence);
-  const Tokens tokens = sequence.tokens();
-  const std::size_t page = tokens.size() / kPage;
-  const Tokens rest = tokens.subspan(page * kPage);
-  if (rest.size() < kLeastCopied) return;
-  const Nearest known = nearest(parent, rest, page * kPage, sequence.content_key());
-  if (known.same == rest.size()) return touch(*known.node);
-  pool_->add_reference(sequence.pages()[page]);
-  add_child(parent, edge_of(rest, page, sequence.content_key()), rest.size(), sequence.pages()[page]);
-  remove_prefix(known);
+  const std::size_t rest = sequence.tokens().size() % kPage;
+  if (rest >= kLeastCopied) insert_page(parent, sequence, sequence.tokens().size() / kPage, rest);
 }
 
-/// Beside a page that goes on, one that holds only less of the same is of no use.
-void PrefixTree::remove_prefix(const Nearest& known) {
+/// The page with that number of the sequence, which has so many tokens in it, behind `parent`.
+PrefixTree::Node& PrefixTree::insert_page(Node& parent, const Sequence& sequence, std::size_t page,
+                                          std::size_t count) {
+  const std::size_t position = page * kPage;
+  const Tokens tokens = sequence.tokens().subspan(position, count);
+  const Nearest known = nearest(parent, tokens, position, sequence.content_key());
+  if (known.same == count) {
+    touch(*known.node);
+    return *known.node;
+  }
+  pool_->add_reference(sequence.pages()[page]);
+  Node& added =
+      add_child(parent, edge_of(tokens, position, sequence.content_key()), count, sequence.pages()[page]);
+  // Beside a page that goes on, one that holds only less of the same is of no use.
   if (known.node != nullptr && known.node->tokens == known.same) remove(*known.node);
+  return added;
 }
 
 PrefixTree::Nearest PrefixTree::nearest(const Node& parent, Tokens tokens, std::size_t position,
                                         std::uint64_t content_key) {
-  const Edge wanted = edge_of(tokens, position / kPage, content_key);
+  const Edge wanted = edge_of(tokens, position, content_key);
   const std::size_t key_size = wanted.size() - tokens.size();
   // In the order of edges those with the longest common beginning stand beside it.
   const auto behind = parent.children.lower_bound(wanted);
@@ -158,6 +152,13 @@ PrefixTree::Nearest PrefixTree::nearest(const Node& parent, Tokens tokens, std::
   if (behind != parent.children.end()) look_at(*behind);
   if (behind != parent.children.begin()) look_at(*std::prev(behind));
   return best;
+}
+
+/// The child whose page holds all of these tokens; null: none.
+PrefixTree::Node* PrefixTree::whole(const Node& parent, Tokens tokens, std::size_t position,
+                                    std::uint64_t content_key) {
+  const Nearest found = nearest(parent, tokens, position, content_key);
+  return found.same == tokens.size() ? found.node : nullptr;
 }
 
 /// The page behind `parent`, from the store; `tokens` end with it. Null when it is not there.
@@ -185,8 +186,7 @@ std::int64_t PrefixTree::extend(Sequence& sequence, std::span<const std::int32_t
   for (; at + kPage <= tokens.size(); at += kPage) {
     const Tokens part = tokens.subspan(at, kPage);
     const bool has_it = at + kPage <= length;
-    const auto found = node->children.find(edge_of(part, at / kPage, sequence.content_key()));
-    Node* next = found != node->children.end() ? found->second.get() : nullptr;
+    Node* next = whole(*node, part, at, sequence.content_key());
     if (next == nullptr && !has_it && sequence.content_key() == 0)
       next = load(*node, tokens.first(at + kPage));
     if (next == nullptr) break;
@@ -217,10 +217,9 @@ const PrefixTree::Node* PrefixTree::deepest(std::span<const std::int32_t> tokens
                                             std::size_t& length) const {
   const Node* node = root_.get();
   for (length = 0; length + kPage <= tokens.size(); length += kPage) {
-    const auto found =
-        node->children.find(edge_of(tokens.subspan(length, kPage), length / kPage, content_key));
-    if (found == node->children.end()) break;
-    node = found->second.get();
+    const Node* next = whole(*node, tokens.subspan(length, kPage), length, content_key);
+    if (next == nullptr) break;
+    node = next;
   }
   return node;
 }

@@ -63,6 +63,7 @@ class PrefixTree {
     std::size_t same = 0;
   };
   Node& insert_pages(const Sequence& sequence);
+  Node& insert_page(Node& parent, const Sequence& sequence, std::size_t page, std::size_t count);
   /// The tokens from the first to the end of the node's page.
   static std::vector<std::int32_t> path_of(const Node& node);
   void store(const Node& node);
@@ -74,7 +75,7 @@ class PrefixTree {
   void remove(Node& leaf);
   /// The child whose page begins with most of `tokens`, those from `position` on, and with how many.
   static Nearest nearest(const Node& parent, Tokens tokens, std::size_t position, std::uint64_t content_key);
-  void remove_prefix(const Nearest& known);
+  static Node* whole(const Node& parent, Tokens tokens, std::size_t position, std::uint64_t content_key);
   void copy_rows(Node& parent, Sequence& sequence, Tokens tokens, std::size_t position);
   const Node* deepest(std::span<const std::int32_t> tokens, std::uint64_t content_key,
                       std::size_t& length) const;
