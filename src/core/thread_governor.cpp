@@ -28,6 +28,12 @@ void ThreadGovernor::begin(Trial trial) {
   restart_window();
 }
 
+void ThreadGovernor::end(bool kept) {
+  if (!kept && trial_ != Trial::none) threads_ -= trial_ == Trial::more ? 1 : -1;
+  trial_ = Trial::none;
+  restart_window();
+}
+
 void ThreadGovernor::judge(bool whole) {
   const double ratio = window_seconds_ / runs_ / before_;
   const bool fewer = trial_ == Trial::fewer;
@@ -41,10 +47,8 @@ void ThreadGovernor::judge(bool whole) {
     if (fewer) since_more_ = 0;
   } else {
     patience = longer(patience);
-    threads_ += fewer ? 1 : -1;
   }
-  trial_ = Trial::none;
-  restart_window();
+  end(kept);
 }
 
 void ThreadGovernor::ran(std::uint64_t work, double seconds, double idle) {
@@ -52,11 +56,8 @@ void ThreadGovernor::ran(std::uint64_t work, double seconds, double idle) {
   since_fewer_ += seconds;
   since_more_ += seconds;
   if (work != work_) {
-    // Nothing to compare a trial with.
-    if (trial_ != Trial::none) threads_ += trial_ == Trial::fewer ? 1 : -1;
-    trial_ = Trial::none;
+    end(false);  // there is nothing to compare a trial with
     work_ = work;
-    restart_window();
   }
   ++runs_;
   window_seconds_ += seconds;

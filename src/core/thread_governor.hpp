@@ -22,6 +22,7 @@ class ThreadGovernor {
  private:
   enum class Trial : std::uint8_t { none, fewer, more };
   void begin(Trial trial);
+  void end(bool kept);
   void judge(bool whole);
   void restart_window() { runs_ = 0, window_seconds_ = 0, window_idle_ = 0; }
 

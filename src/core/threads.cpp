@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <ctime>
 #include <exception>
-#include <memory>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -73,11 +72,6 @@ void wait_while(const Counter& value, std::uint32_t old) {
 
 }  // namespace
 
-// One cache line each: spinning on one counter must not slow down writes to another.
-struct alignas(kCacheLine) OwnLine {
-  Counter counter{0};
-};
-
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): one cache line a counter
 struct ThreadPool::State {
   explicit State(int threads)
@@ -86,6 +80,10 @@ struct ThreadPool::State {
   struct Note {
     std::exception_ptr error;
     double idle = 0;
+  };
+  // One cache line each, as the counters below: spinning on one must not slow down writes to another.
+  struct alignas(kCacheLine) OwnLine {
+    Counter counter{0};
   };
 
   void call(int thread) noexcept {

@@ -191,13 +191,12 @@ void Engine::Impl::decide_memory() {
   needs.pool_pages = options.pool_pages;
   needs.shrink_pool = options.shrink_pool;
 
-  FreeMemory available;
+  const FreeMemory machine = free_memory();
+  FreeMemory available = machine;
   if (options.memory_budget > 0) {
     available = {options.memory_budget, "the memory budget of " + format_bytes(options.memory_budget)};
-  } else {
-    available = free_memory();
-    // A default leaves the rest of the machine a tenth.
-    if (options.context == 0) available.bytes -= available.bytes / 10;
+  } else if (options.context == 0) {
+    available.bytes -= available.bytes / 10;  // a default leaves the rest of the machine a tenth
   }
   // The pool comes out of the first device's own budget, of which the scratch is already taken.
   const backends::DeviceInfo device = options.backends.front()->devices().front();
@@ -209,7 +208,7 @@ void Engine::Impl::decide_memory() {
   }
   const MemoryDecision decision = plan_engine_memory(needs, available);
   report = decision.report;
-  if (options.huge_pages && report.weights < free_memory().bytes / 3 * 2) {
+  if (options.huge_pages && report.weights < machine.bytes / 3 * 2) {
     for (const auto& shard : model->file().shards()) shard->move_to_huge_pages();
   }
   warn_beyond_training(report.context, report.trained_context);
