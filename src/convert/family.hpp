@@ -115,10 +115,11 @@ const Family* find_family(std::string_view architecture_class);
 std::vector<std::string_view> known_classes();
 
 /// Tables one after the other.
-template <class... Tables>
-std::vector<TensorRule> join(const Tables&... tables) {
-  std::vector<TensorRule> all;
-  all.reserve((std::size(tables) + ...));  // and GCC 12 sees no overflow where none is
+template <class First, class... Tables>
+auto join(const First& first, const Tables&... tables) {
+  std::vector<std::remove_cvref_t<decltype(*std::begin(first))>> all;
+  all.reserve((std::size(first) + ... + std::size(tables)));  // and GCC 12 sees no overflow where none is
+  all.insert(all.end(), std::begin(first), std::end(first));
   (all.insert(all.end(), std::begin(tables), std::end(tables)), ...);
   return all;
 }

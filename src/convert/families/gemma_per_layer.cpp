@@ -78,11 +78,7 @@ const std::vector<KeyRule> kSharedKeys = {
     {"num_kv_shared_layers", "attention.shared_kv_layers"},
     {"hidden_size_per_layer_input", "embedding_length_per_layer_input"},
 };
-const std::vector<KeyRule> kAltUpKeys = {
-    {"final_logit_softcapping", "final_logit_softcapping", Kind::number},
-    kSlidingWindow,
-    {"num_kv_shared_layers", "attention.shared_kv_layers"},
-    {"hidden_size_per_layer_input", "embedding_length_per_layer_input"},
+const KeyRule kAltUpKeys[] = {
     {"altup_active_idx", "altup.active_idx"},
     {"altup_num_inputs", "altup.num_inputs"},
 };
@@ -239,7 +235,7 @@ std::vector<Family> gemma_per_layer() {
   list.push_back({.name = "gemma3n",
                   .classes = "Gemma3nForCausalLM|Gemma3nForConditionalGeneration",
                   .tensors = join(kStreamTrunk, kPerLayer, kOwnBlocks, kAltUp),
-                  .keys = kAltUpKeys,
+                  .keys = join(kSharedKeys, kAltUpKeys),
                   .defaults = gemma3n_defaults,
                   .more = add_gemma3n,
                   .ignored = kUnusedHead});

@@ -59,8 +59,7 @@ const TensorRule kT5Decoder[] = {
 };
 
 const std::vector<KeyRule> kT5Keys = {{"relative_attention_num_buckets", "attention.relative_buckets_count"}};
-const std::vector<KeyRule> kT5DecoderKeys = {
-    {"relative_attention_num_buckets", "attention.relative_buckets_count"},
+const KeyRule kT5DecoderKeys[] = {
     {"num_decoder_layers", "decoder_block_count"},
     {"decoder_start_token_id", "decoder_start_token_id"},
 };
@@ -121,7 +120,7 @@ std::vector<Family> t5() {
                   .classes = "T5ForConditionalGeneration|T5WithLMHeadModel|MT5ForConditionalGeneration|"
                              "UMT5ForConditionalGeneration",
                   .tensors = join(kT5Encoder, kT5Decoder),
-                  .keys = kT5DecoderKeys,
+                  .keys = join(kT5Keys, kT5DecoderKeys),
                   .rope = Rope::none,
                   .defaults = t5_defaults,
                   .more = add_t5,
