@@ -94,8 +94,11 @@ class OpenAi(unittest.TestCase):
         self.assertEqual(final.choices[0].message.tool_calls[0].function.name, "f")
 
     def calls_of(self, **ask):
-        """Calls of a whole answer; the same ones streamed, put together as the package's own helper does."""
-        ask = dict(model="tiny", messages=MESSAGES, temperature=1.5, max_tokens=300) | ask
+        """Calls of a whole answer; the same ones streamed, put together as the package's own helper does.
+
+        Always with a seed: without one each request draws its own, and the two answers may differ.
+        """
+        ask = dict(model="tiny", messages=MESSAGES, temperature=1.5, max_tokens=300, seed=11) | ask
         whole = self.client.chat.completions.create(**ask).choices[0]
         names, arguments, finish = {}, {}, None
         for chunk in self.client.chat.completions.create(**ask, stream=True):
