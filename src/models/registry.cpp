@@ -17,10 +17,13 @@
 #define QUIPU_ARCHITECTURES(ROW)          \
   ROW("apertus", build_apertus)           \
   ROW("arcee", build_arcee)               \
+  ROW("bailingmoe", build_deepseek)       \
+  ROW("bailingmoe2", build_dots1)         \
   ROW("bloom", build_bloom)               \
   ROW("chatglm", build_chatglm)           \
   ROW("cohere2", build_cohere2)           \
   ROW("command-r", build_command_r)       \
+  ROW("deepseek", build_deepseek)         \
   ROW("deepseek2", build_deepseek2)       \
   ROW("dots1", build_dots1)               \
   ROW("ernie4_5", build_llama)            \

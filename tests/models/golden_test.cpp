@@ -82,18 +82,20 @@ INSTANTIATE_TEST_SUITE_P(Variants, TinyModel,
                                          "mistral_window", "qwen2", "qwen3"),
                          [](const auto& info) { return info.param; });
 
-INSTANTIATE_TEST_SUITE_P(
-    Families, TinyModel,
-    testing::Values("apertus", "arcee", "bloom", "chatglm", "cohere2", "command_r", "deepseek_v2",
-                    "deepseek_v3", "dots1", "ernie4_5", "ernie4_5_moe", "exaone", "exaone_moe", "exaone4",
-                    "falcon", "falcon_two_norms", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4",
-                    "gemma4_moe", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2", "gpt_oss", "gptj", "gptneox",
-                    "gptneox_serial", "granite", "granitemoe", "granitemoe_shared", "hunyuan_dense",
-                    "hunyuan_moe", "internlm2", "jais2", "llama4", "minicpm", "minimax_m2", "ministral3",
-                    "mixtral", "mpt", "nemotron", "olmo", "olmo2", "olmo3", "olmoe", "phi2", "phi3",
-                    "phi3_within", "phimoe", "qwen2moe", "qwen3moe", "seed_oss", "smollm3", "stablelm",
-                    "stablelm_parallel", "starcoder", "starcoder2"),
-    [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Families, TinyModel,
+                         testing::Values("apertus", "arcee", "bailingmoe", "bailingmoe2", "bloom", "chatglm",
+                                         "cohere2", "command_r", "deepseek", "deepseek_v2", "deepseek_v3",
+                                         "dots1", "ernie4_5", "ernie4_5_moe", "exaone", "exaone_moe",
+                                         "exaone4", "falcon", "falcon_two_norms", "gemma", "gemma2", "gemma3",
+                                         "gemma3n", "gemma4", "gemma4_moe", "glm4", "glm4_moe",
+                                         "glm4_moe_lite", "gpt2", "gpt_oss", "gptj", "gptneox",
+                                         "gptneox_serial", "granite", "granitemoe", "granitemoe_shared",
+                                         "hunyuan_dense", "hunyuan_moe", "internlm2", "jais2", "llama4",
+                                         "minicpm", "minimax_m2", "ministral3", "mixtral", "mpt", "nemotron",
+                                         "olmo", "olmo2", "olmo3", "olmoe", "phi2", "phi3", "phi3_within",
+                                         "phimoe", "qwen2moe", "qwen3moe", "seed_oss", "smollm3", "stablelm",
+                                         "stablelm_parallel", "starcoder", "starcoder2"),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace quipu

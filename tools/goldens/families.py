@@ -1,10 +1,14 @@
 """The model families the goldens hold, one row each, and the way from a transformers model to a GGUF file.
 
+Three have no code in transformers, but their publishers' own (PUBLISHED), which runs under transformers 4.56: configuration_*.py
+and modeling_*.py of inclusionAI/Ling-V2, inclusionAI/Ling (both folder models) and deepseek-moe-16b-base in one folder, $PUBLISHED.
+
 The file is written by llama.cpp's own converter (its `conversion` package, a checkout named by $LLAMA_CPP), so that it
 has the keys, names and weight orders that users' files have; only the vocabulary is ours.
 """
 
 import contextlib
+import importlib
 import json
 import os
 import pathlib
@@ -54,15 +58,32 @@ T5 = dict(d_model=32, d_kv=12, d_ff=40, num_layers=2, num_decoder_layers=2, num_
 LATENT = dict(q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10,
               num_key_value_heads=4)
 
+# Of kinds that transformers lacks: the end of their modules' names.
+PUBLISHED = {"BailingMoe": "bailing_moe", "BailingMoeV2": "bailing_moe_v2", "Deepseek": "deepseek"}
+LING = dict(num_hidden_layers=3, num_experts_per_tok=3, norm_topk_prob=True, pad_token_id=0, rope_theta=10000.0, use_bias=False)
+DEEPSEEK = dict(moe_layer_freq=1, scoring_func="softmax", norm_topk_prob=False, aux_loss_alpha=0.001, seq_aux=True,
+                attention_bias=False, attention_dropout=0.0, hidden_act="silu", initializer_range=0.02, pretraining_tp=1,
+                rope_theta=10000.0, rope_scaling=None, tie_word_embeddings=False, first_k_dense_replace=1)
+
 FAMILIES = {
     "apertus": ("Apertus", SMALL | dict(hidden_act="xielu") | rope(), [40]),
     "arcee": ("Arcee", SMALL | rope(), [40]),
+    "bailingmoe": ("BailingMoe", SMALL | LING
+                   | dict(head_dim=12, num_experts=6, num_shared_experts=2, moe_intermediate_size=20, first_k_dense_replace=0,
+                          norm_head=True), [40]),
+    "bailingmoe2": ("BailingMoeV2", SMALL | LING
+                    | dict(head_dim=12, num_experts=8, num_shared_experts=1, moe_intermediate_size=20, first_k_dense_replace=1,
+                           n_group=4, topk_group=2, routed_scaling_factor=2.5, partial_rotary_factor=0.5,
+                           score_function="sigmoid"), [40]),
     "bloom": ("Bloom", dict(hidden_size=36, n_layer=2, n_head=6, vocab_size=64, layer_norm_epsilon=1e-5), [40]),
     "chatglm": ("Glm", SMALL | dict(pad_token_id=0, head_dim=8, attention_bias=True) | rope(partial_rotary_factor=0.5),
                 [40]),
     "cohere2": ("Cohere2", LAYER | dict(rotary_pct=1.0, num_hidden_layers=5, sliding_window=9, logit_scale=0.25,
                                         layer_types=_layers("sssfs")) | rope(), [40]),
     "command_r": ("Cohere", LAYER | dict(logit_scale=0.25, use_qk_norm=True) | rope(), [40]),
+    "deepseek": ("Deepseek", SMALL | DEEPSEEK
+                 | dict(num_hidden_layers=3, n_routed_experts=6, num_experts_per_tok=3, n_shared_experts=2,
+                        moe_intermediate_size=20), [40]),
     "deepseek_v2": ("DeepseekV2", SMALL | LATENT | SCORED
                     | dict(n_routed_experts=8, n_group=4, topk_group=2, topk_method="group_limited_greedy",
                            norm_topk_prob=False, q_lora_rank=None) | rope(), [40]),
@@ -182,6 +203,16 @@ FAMILIES = {
 }
 
 
+def published_class(kind):
+    """The model class of a kind in PUBLISHED."""
+    folder = pathlib.Path(os.environ.get("PUBLISHED", ""))
+    if not (folder / f"modeling_{PUBLISHED[kind]}.py").is_file():
+        sys.exit(f"set PUBLISHED to a folder with configuration_{PUBLISHED[kind]}.py and modeling_{PUBLISHED[kind]}.py")
+    if str(folder.resolve().parent) not in sys.path:
+        sys.path.append(str(folder.resolve().parent))
+    return getattr(importlib.import_module(f"{folder.name}.modeling_{PUBLISHED[kind]}"), kind + "ForCausalLM")
+
+
 def as_published(name, folder, hparams):
     """Names and layout of the models whose code is not in transformers."""
     from safetensors.torch import load_file, save_file
@@ -254,6 +285,7 @@ def to_gguf(model, config, path, add_vocabulary):
         (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": tokens}, "added_tokens": []}))
         hparams = ModelBase.load_hparams(folder, False)
         as_published(path.stem, folder, hparams)
+        hparams.setdefault("model_type", "")
         # What the converter asks for and transformers no longer writes.
         if hparams["model_type"] == "gpt_neox":
             hparams["rotary_pct"] = hparams["rope_parameters"]["partial_rotary_factor"]

@@ -16,7 +16,7 @@ import argparse
 import math
 import pathlib
 
-from families import FAMILIES, to_gguf  # first: it chooses the gguf package
+from families import FAMILIES, PUBLISHED, published_class, to_gguf  # first: it chooses the gguf package
 
 import gguf
 import numpy as np
@@ -204,7 +204,7 @@ def randomize_family(model, generator):
             scaled = gain * noise / math.sqrt(min(weight.shape[-2:]) if weight.dim() == 3 else weight.shape[1])
         weight.data.copy_(scaled)
     for name, buffer in model.named_buffers():
-        if name.endswith("correction_bias"):
+        if name.endswith(("correction_bias", "expert_bias")):
             buffer.copy_(0.3 * torch.randn(buffer.shape, generator=generator))
         if name.endswith("layer_scalar"):
             buffer.add_(0.3 * torch.randn(buffer.shape, generator=generator))
@@ -256,7 +256,8 @@ def make(name):
     family = name in FAMILIES
     if family:
         kind, arguments, lengths = FAMILIES[name]
-        config_class = getattr(transformers, kind + "Config")
+        published = published_class(kind) if kind in PUBLISHED else None
+        config_class = published.config_class if published else getattr(transformers, kind + "Config")
     else:
         architecture, config_class, arguments, dtype, lengths = MODELS[name]
         arguments = dict(tie_word_embeddings=False) | arguments
@@ -264,7 +265,10 @@ def make(name):
     generator = torch.Generator().manual_seed(sum(map(ord, name)))
     if kind_of(config) == "T5":
         return make_encoder_decoder(name, config, lengths, generator)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    if family and published:
+        model = published(config).float().eval()
+    else:
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     if family:
         randomize_family(model, generator)
         to_gguf(model, config, OUT / f"{name}.gguf", add_vocabulary)
