@@ -10,7 +10,7 @@ std::span<const Family> families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> list;
     for (const auto group : {llama_like, gemma_like, gemma_per_layer, sandwich_normed, fused, layer_normed,
-                             mixtures, llama4, t5, encoders}) {
+                             mixtures, ling, llama4, t5, encoders}) {
       std::vector<Family> part = group();
       std::move(part.begin(), part.end(), std::back_inserter(list));
     }

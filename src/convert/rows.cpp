@@ -44,6 +44,10 @@ Order chosen(const Order& order, std::int64_t first, const Order& picks) {
 Order paired_queries(const Sizes& s) { return paired(s[Dim::heads], s[Dim::head_dim]); }
 Order paired_keys(const Sizes& s) { return paired(s[Dim::kv_heads], s[Dim::head_dim]); }
 
+Order paired_keys_behind_queries(const Sizes& s) {
+  return chosen(range(0, s[Dim::qkv]), s[Dim::q], paired_keys(s));
+}
+
 Order ungrouped_heads(const Sizes& s) {
   const std::int64_t dim = s[Dim::head_dim], heads = s[Dim::heads];
   return joined({of_each(heads, 3 * dim, 0, dim), of_each(heads, 3 * dim, dim, dim),

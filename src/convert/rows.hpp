@@ -14,6 +14,8 @@ using Order = std::vector<std::int64_t>;
 /// files hold queries and keys.
 Order paired_queries(const Sizes& sizes);
 Order paired_keys(const Sizes& sizes);
+/// Those keys in a tensor that holds all queries, all keys, all values.
+Order paired_keys_behind_queries(const Sizes& sizes);
 
 /// From [head][query, key, value][dim] to all queries, all keys, all values (GPT-NeoX, Bloom).
 Order ungrouped_heads(const Sizes& sizes);

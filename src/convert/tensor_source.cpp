@@ -26,7 +26,7 @@ const std::byte* TensorSource::stored_row(std::int64_t row) const {
 }
 
 bool TensorSource::copy_row(std::int64_t row, std::byte* out) const {
-  if (parts.empty() || transposed || added != 0 || source_row(row) < 0) return false;
+  if (parts.empty() || transposed || changes_values() || source_row(row) < 0) return false;
   if (scales != nullptr)
     pack_mxfp4(row, out);
   else
@@ -73,10 +73,11 @@ void TensorSource::read_row(std::int64_t row, std::span<float> out) const {
   }
   if (added != 0)
     for (float& value : out.first(n)) value += added;
+  for (std::size_t i = 0; i < column_divisors.size(); ++i) out[i] /= column_divisors[i];
 }
 
 std::span<const std::byte> TensorSource::stored_bytes() const {
-  if (parts.size() != 1 || !rows.empty() || transposed || scales != nullptr || added != 0) return {};
+  if (parts.size() != 1 || !rows.empty() || transposed || scales != nullptr || changes_values()) return {};
   return {parts.front(), bytes()};
 }
 

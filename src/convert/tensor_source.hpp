@@ -11,8 +11,8 @@
 namespace quipu::convert {
 
 /// A tensor as rows of other tensors: whole ones one after the other, or chosen rows in another order; with
-/// the matrix turned, or a number added to each value; or values that were computed. Parts point into bytes
-/// owned by somebody else.
+/// the matrix turned, a number added to each value, or each divided by its column's; or values that were
+/// computed. Parts point into bytes owned by somebody else.
 struct TensorSource {
   gguf::TensorInfo info;  ///< name, the type of the parts, and the resulting shape in GGUF order
   std::vector<const std::byte*> parts;  ///< equally long, one after the other; empty: `values`
@@ -24,6 +24,7 @@ struct TensorSource {
   /// values in one byte. Otherwise null.
   const std::byte* scales = nullptr;
   float added = 0;
+  std::vector<float> column_divisors;  ///< one for each value of a row; empty: none
   std::vector<float> values;
 
   static TensorSource of(const TensorView& tensor);
@@ -49,6 +50,7 @@ struct TensorSource {
   }
   /// Where a row lies in the source, which is not turned.
   const std::byte* stored_row(std::int64_t row) const;
+  bool changes_values() const { return added != 0 || !column_divisors.empty(); }
   void pack_mxfp4(std::int64_t row, std::byte* out) const;
 };
 

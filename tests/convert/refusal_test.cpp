@@ -55,6 +55,14 @@ TEST_F(Refusal, OfSizesNamesTheKey) {
               "is \"small\", expected a number");
 }
 
+TEST_F(Refusal, OfWhatAFamilyHasNot) {
+  const ModelFolder deepseek("deepseek"), ling("bailingmoe");
+  deepseek.edit("config.json", "\"moe_layer_freq\": 1", "\"moe_layer_freq\": 2");
+  EXPECT_SAYS(refusal(deepseek), "moe_layer_freq is 2, expected 1");
+  ling.edit("config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+  EXPECT_SAYS(refusal(ling), "norm_head is true, expected false, where the output layer is the embedding");
+}
+
 TEST_F(Refusal, OfAWrongShapeGivesBoth) {
   const std::string message = with_config("\"intermediate_size\": 48", "\"intermediate_size\": 64");
   EXPECT_SAYS(message, "model.safetensors: tensor \"model.layers.0.mlp.gate_proj.weight\" is [48, 32]");

@@ -27,7 +27,7 @@ import torch
 import transformers
 import xxhash
 
-from families import as_published, gptj_writer
+from families import DEEPSEEK, LING, PUBLISHED, as_published, gptj_writer, published_class
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "goldens" / "convert"
 
@@ -133,6 +133,15 @@ MODELS = {
     "glm4moe": ("Glm4MoeForCausalLM", BASE | SCORED | dict(head_dim=8, use_qk_norm=True, attention_bias=True)
                 | rope(partial_rotary_factor=0.5), "bpe", {}),
     "dots1": ("Dots1ForCausalLM", BASE | SCORED | dict(head_dim=8), "bpe", {}),
+    # Code of their publishers (families.py). llama.cpp loads Ling 1 without dense blocks and Ling 2 with whole heads only.
+    "bailingmoe": ("BailingMoeForCausalLM", BASE | LING | dict(
+        num_experts=4, num_shared_experts=2, moe_intermediate_size=24, norm_head=True), "bpe", {}),
+    "bailingmoe2": ("BailingMoeV2ForCausalLM", BASE | LING | dict(
+        head_dim=8, num_experts=8, num_shared_experts=1, moe_intermediate_size=24, first_k_dense_replace=1, n_group=4,
+        topk_group=2, routed_scaling_factor=2.5, partial_rotary_factor=0.5, score_function="sigmoid"), "bpe", {}),
+    "deepseek": ("DeepseekForCausalLM", BASE | DEEPSEEK | dict(
+        num_hidden_layers=3, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=24,
+        rms_norm_eps=1e-6), "bpe", {}),
     "deepseek_v2": ("DeepseekV2ForCausalLM", BASE | LATENT | GROUPED | dict(
         topk_method="group_limited_greedy", norm_topk_prob=False, q_lora_rank=None), "bpe", {}),
     "deepseek_v3": ("DeepseekV3ForCausalLM", BASE | LATENT | GROUPED | MSCALE | dict(max_position_embeddings=32), "bpe", {}),
@@ -262,7 +271,7 @@ class JinaBertModel(transformers.BertModel):
 
 def randomize(model, generator):
     weights = list(model.named_parameters())
-    weights += [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    weights += [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias"))]
     for name, weight in weights:
         noise = torch.randn(weight.shape, generator=generator)
         if name.endswith("bias"):
@@ -357,7 +366,9 @@ def describe(path):
 
 def make(name, llama_cpp):
     class_name, arguments, tokenizer, saving = MODELS[name]
-    model_class = JinaBertModel if class_name == "JinaBertModel" else getattr(transformers, class_name)
+    kind = class_name.removesuffix("ForCausalLM")
+    model_class = (JinaBertModel if class_name == "JinaBertModel" else published_class(kind) if kind in PUBLISHED
+                   else getattr(transformers, class_name))
     config = model_class.config_class(**arguments, attn_implementation="eager")
     model = model_class(config).float().eval()
     generator = torch.Generator().manual_seed(sum(map(ord, name)))
@@ -367,12 +378,17 @@ def make(name, llama_cpp):
     folder = OUT / name
     shutil.rmtree(folder, ignore_errors=True)
     tokens = torch.randint(3, arguments["vocab_size"] - 10, (1, 14), generator=generator)
+    head = None
     with torch.no_grad():
+        if getattr(config, "norm_head", False):  # its first pass changes the weights: in BF16, as published
+            head = model.lm_head.weight.data.clone()
+            model(tokens, use_cache=False)
+            model.lm_head.weight.data = model.lm_head.weight.data.to(torch.bfloat16).float()
         written = None
         if config.is_encoder_decoder and "Encoder" not in class_name:
             written = torch.randint(3, arguments["vocab_size"] - 10, (1, 9), generator=generator)
             written[0, 0] = config.decoder_start_token_id
-        out = model(tokens) if written is None else model(input_ids=tokens, decoder_input_ids=written)
+        out = model(tokens, **(dict(use_cache=False) if kind in PUBLISHED else {})) if written is None else model(input_ids=tokens, decoder_input_ids=written)
         if written is not None:  # greedily; and what the encoder gives
             encoded = out.encoder_last_hidden_state[0].float().numpy()
             generated = model.generate(tokens, max_new_tokens=24, do_sample=False)[0, 1:].to(torch.int32).numpy()
@@ -386,6 +402,8 @@ def make(name, llama_cpp):
                 logits=out.last_hidden_state @ model.get_input_embeddings().weight.T)
         rows = out.logits[0] if hasattr(out, "logits") else out.last_hidden_state[0]
     golden_tokens, golden_rows = tokens[0].to(torch.int32).numpy(), rows.float().numpy()
+    if head is not None:
+        model.lm_head.weight.data = head
     model.to(torch.bfloat16).save_pretrained(folder, **saving)
     settings = json.loads((folder / "config.json").read_text())
     settings |= ADDED_KEYS.get(name, {})

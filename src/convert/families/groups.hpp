@@ -14,6 +14,7 @@ std::vector<Family> sandwich_normed();  ///< norms after attention and feed-forw
 std::vector<Family> fused();            ///< one matrix for several: phi3
 std::vector<Family> layer_normed();     ///< LayerNorm decoders: gpt2, gptneox, falcon, starcoder2, cohere …
 std::vector<Family> mixtures();         ///< sigmoid experts behind dense blocks: glm4moe, dots1
+std::vector<Family> ling();             ///< with fused attention and a head of unit columns
 std::vector<Family> llama4();
 std::vector<Family> t5();        ///< with the encoder alone
 std::vector<Family> encoders();  ///< bert

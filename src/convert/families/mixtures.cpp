@@ -11,20 +11,6 @@ const TensorRule kOptionalHeadNorms[] = {
     {"layers.{}.self_attn.q_norm", "blk.{}.attn_q_norm", {Dim::head_dim}, Presence::optional},
     {"layers.{}.self_attn.k_norm", "blk.{}.attn_k_norm", {Dim::head_dim}, Presence::optional},
 };
-const TensorRule kSharedExperts[] = {
-    {"layers.{}.mlp.shared_experts.gate_proj",
-     "blk.{}.ffn_gate_shexp",
-     {Dim::shared_ff, Dim::width},
-     Presence::sparse},
-    {"layers.{}.mlp.shared_experts.up_proj",
-     "blk.{}.ffn_up_shexp",
-     {Dim::shared_ff, Dim::width},
-     Presence::sparse},
-    {"layers.{}.mlp.shared_experts.down_proj",
-     "blk.{}.ffn_down_shexp",
-     {Dim::width, Dim::shared_ff},
-     Presence::sparse},
-};
 /// Added to the scores for the choice only; softmax routers have none.
 const TensorRule kChoiceBias[] = {
     {"layers.{}.mlp.gate.e_score_correction_bias",
@@ -135,10 +121,6 @@ const TensorRule kGptOss[] = {
     {"layers.{}.mlp.experts.down_proj_bias", "blk.{}.ffn_down_exps.bias", {Dim::experts, Dim::width}},
 };
 
-const std::vector<KeyRule> kRenormalised = {{"norm_topk_prob", "expert_weights_norm", Kind::flag}};
-
-void sigmoid_scores(JsonFile& config) { config.set_default("scoring_func", "sigmoid"); }
-
 void half_turns(JsonFile& config) {
   if (!config.has("rope_parameters")) config.set_default("partial_rotary_factor", 0.5);
   sigmoid_scores(config);
@@ -187,6 +169,16 @@ void add_latent(Job& job) {
     job.set_number("rope.scaling.yarn_log_multiplier", 0.1 * *scale);
 }
 
+/// The first DeepSeek: experts in all blocks behind the dense ones, weighed as they are scored.
+void add_deepseek(Job& job) {
+  const std::uint64_t step = job.config.try_count("moe_layer_freq").value_or(1);
+  if (step != 1) job.config.reject("moe_layer_freq", fmt::format("{}", step), "1");
+  if (job.config.flag_or("norm_topk_prob", false)) job.set_flag("expert_weights_norm", true);
+  job.set_number("expert_weights_scale", 1);
+  if (job.metadata.find(job.key("rope.scaling.type")) == nullptr)
+    job.set("rope.scaling.type", gguf::Value::of_string("none"));
+}
+
 void add_ernie(Job& job) {
   const std::uint64_t step = job.config.try_count("moe_layer_interval").value_or(1);
   if (step != 1) job.config.reject("moe_layer_interval", fmt::format("{}", step), "1");
@@ -225,6 +217,10 @@ std::vector<Family> mixtures() {
                        kChoiceBias),
        .keys = kRenormalised,
        .defaults = sigmoid_scores},
+      {.name = "deepseek",
+       .classes = "DeepseekForCausalLM",
+       .tensors = join(kTrunk, kPreNorms, kPairedAttention, kGatedFeedForward, kExperts, kSharedExperts),
+       .more = add_deepseek},
       {.name = "deepseek2",
        .classes = "DeepseekV2ForCausalLM|DeepseekV3ForCausalLM|Glm4MoeLiteForCausalLM",
        .tensors = join(kTrunk, kPreNorms, kLatentAttention, kGatedFeedForward, kExperts, kSharedExperts,

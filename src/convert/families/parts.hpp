@@ -130,6 +130,24 @@ inline const TensorRule kSharedExpert[] = {
      {Dim::width, Dim::shared_ff},
      Presence::sparse},
 };
+/// Experts that all tokens use, as one that is as wide as all of them.
+inline const TensorRule kSharedExperts[] = {
+    {"layers.{}.mlp.shared_experts.gate_proj",
+     "blk.{}.ffn_gate_shexp",
+     {Dim::shared_ff, Dim::width},
+     Presence::sparse},
+    {"layers.{}.mlp.shared_experts.up_proj",
+     "blk.{}.ffn_up_shexp",
+     {Dim::shared_ff, Dim::width},
+     Presence::sparse},
+    {"layers.{}.mlp.shared_experts.down_proj",
+     "blk.{}.ffn_down_shexp",
+     {Dim::width, Dim::shared_ff},
+     Presence::sparse},
+};
+
+inline const std::vector<KeyRule> kRenormalised = {{"norm_topk_prob", "expert_weights_norm", Kind::flag}};
+inline void sigmoid_scores(JsonFile& config) { config.set_default("scoring_func", "sigmoid"); }
 
 inline constexpr KeyRule kSlidingWindow{"sliding_window", "attention.sliding_window"};
 
