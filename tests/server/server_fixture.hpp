@@ -24,6 +24,7 @@ struct ServerSettings {
   std::uint32_t pool_pages = 0;
   bool prefix_cache = true, spm = false;
   bool keep_slots = false;
+  DType cache = DType::f16;                                ///< of keys and values
   std::vector<std::pair<std::string, gguf::Value>> extra;  ///< metadata of the model
   std::vector<std::string> further;                        ///< further models, other weights each
   server::ModelsOptions models;
@@ -71,6 +72,7 @@ class TestServer {
       options.batch = s.batch;
       options.pool_pages = s.pool_pages;
       options.prefix_cache = s.prefix_cache;
+      options.k_dtype = options.v_dtype = s.cache;
       options.page_store = s.page_store;
       options.file_bytes_per_step = s.file_bytes_per_step;
       options.page_store_bytes = std::uint64_t{1} << 30;
