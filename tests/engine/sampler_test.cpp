@@ -212,8 +212,9 @@ TEST(Sampler, PenaltiesByHand) {
   params.presence_penalty = 0.25;
   params.repeat_last_n = 4;
   const std::vector<std::int32_t> history{1, 2, 2, 0, 5};
+  const std::vector<float> logits{3, 1, -1, 0};
   Candidates c;
-  ASSERT_TRUE(c.assign(std::vector<float>{3, 1, -1, 0}));
+  ASSERT_TRUE(c.assign(logits));
   apply_penalties(c, params, {history, history.size()});
   EXPECT_FLOAT_EQ(c.find(0)->logit, 0.75f);
   EXPECT_FLOAT_EQ(c.find(1)->logit, 1.0f);
@@ -221,12 +222,12 @@ TEST(Sampler, PenaltiesByHand) {
   EXPECT_FLOAT_EQ(c.find(3)->logit, 0.0f);
   // -1: the whole context, so 1 counts too: 1/2 - 0.75.
   params.repeat_last_n = -1;
-  ASSERT_TRUE(c.assign(std::vector<float>{3, 1, -1, 0}));
+  ASSERT_TRUE(c.assign(logits));
   apply_penalties(c, params, {history, history.size()});
   EXPECT_FLOAT_EQ(c.find(1)->logit, -0.25f);
   // 0: off.
   params.repeat_last_n = 0;
-  ASSERT_TRUE(c.assign(std::vector<float>{3, 1, -1, 0}));
+  ASSERT_TRUE(c.assign(logits));
   apply_penalties(c, params, {history, history.size()});
   EXPECT_FLOAT_EQ(c.find(0)->logit, 3.0f);
 }
@@ -298,8 +299,9 @@ TEST(Sampler, XtcFollowsItsOwnDraw) {
 TEST(Sampler, MirostatMovesMuByTheSurprise) {
   // tau 2, mu starts at 4 bits: p >= 1/16 stays. p = 0.5 0.25 0.2 0.05 -> three stay, of 0.95. Token 1 has
   // surprise -log2(0.25/0.95) = 1.926; mu = 4 - 0.1 (1.926 - 2) = 4.0074.
+  const std::vector<float> logits = logits_of({0.5, 0.25, 0.2, 0.05}), equal{0, 0, 0};
   Candidates c;
-  ASSERT_TRUE(c.assign(logits_of({0.5, 0.25, 0.2, 0.05})));
+  ASSERT_TRUE(c.assign(logits));
   Mirostat mirostat(2, 0.1);
   mirostat.truncate(c);
   EXPECT_EQ(c.size(), 3u);
@@ -307,7 +309,7 @@ TEST(Sampler, MirostatMovesMuByTheSurprise) {
   EXPECT_NEAR(mirostat.mu(), 4 - 0.1 * (std::log2(0.95 / 0.25) - 2), 1e-6);
   // The best token stays however low mu is.
   Mirostat strict(0, 0.1);
-  ASSERT_TRUE(c.assign(std::vector<float>{0, 0, 0}));
+  ASSERT_TRUE(c.assign(equal));
   strict.truncate(c);
   ASSERT_EQ(c.size(), 1u);
   EXPECT_EQ(c.items()[0].token, 0);
@@ -465,20 +467,6 @@ TEST(LogProbabilities, AreStableAndNeverAboveZero) {
   EXPECT_EQ(top[2].token, 0);
   EXPECT_EQ(top[3].log_probability, -kInf);
   EXPECT_EQ(top_log_probabilities(std::vector<float>{7}, 1)[0].log_probability, 0.0f);
-}
-
-TEST(Candidates, PartialSelectionEqualsAFullSort) {
-  const auto logits = noise(21, 5000);
-  std::vector<Candidate> all;
-  for (std::size_t i = 0; i < logits.size(); ++i) all.push_back({static_cast<std::int32_t>(i), logits[i]});
-  std::vector<Candidate> sorted = all, chosen;
-  std::stable_sort(sorted.begin(), sorted.end(), [](auto& a, auto& b) { return a.logit > b.logit; });
-  for (const std::size_t count : {std::size_t{1}, std::size_t{2}, std::size_t{40}, std::size_t{700},
-                                  std::size_t{4999}, std::size_t{5000}, std::size_t{9000}}) {
-    select_best(all, count, chosen);
-    ASSERT_EQ(chosen.size(), std::min(count, all.size()));
-    for (std::size_t i = 0; i < chosen.size(); ++i) ASSERT_EQ(chosen[i].token, sorted[i].token) << count;
-  }
 }
 
 }  // namespace

@@ -15,46 +15,44 @@ namespace {
 /// log softmax(x)_i = x_i - max - log(sum exp(x_j - max)): no term overflows, the result is never above 0.
 class LogSoftmax {
  public:
-  explicit LogSoftmax(std::span<const float> logits) {
-    if (!candidates_.assign(logits)) {
+  explicit LogSoftmax(std::span<const float> logits) : logits_(logits) {
+    Candidates candidates;
+    if (!candidates.assign(logits)) {
       fail(ErrorCode::internal, "the model's logits hold no number (all of {} are NaN or -inf)",
            logits.size());
     }
-    max_ = candidates_.max_logit();
-    log_sum_ = std::log(candidates_.weights().sum);
+    max_ = candidates.max_logit();
+    log_sum_ = std::log(candidates.weights().sum);
   }
-  float at(const Candidate& c) const {
-    return static_cast<float>(std::min(0.0, static_cast<double>(c.logit) - max_ - log_sum_));
+  float of(float logit) const {
+    return static_cast<float>(std::min(0.0, static_cast<double>(logit) - max_ - log_sum_));
   }
-  std::span<const Candidate> items() const { return candidates_.items(); }
+  float at(std::int32_t token) const { return of(usable_logit(logits_[static_cast<std::size_t>(token)])); }
+  std::vector<TokenProbability> best(std::size_t count) const {
+    std::vector<Candidate> chosen;
+    select_best(logits_, count, chosen);
+    std::vector<TokenProbability> top;
+    for (const Candidate& c : chosen) top.push_back({c.token, of(c.logit)});
+    return top;
+  }
 
  private:
-  Candidates candidates_;
+  std::span<const float> logits_;
   double max_ = 0, log_sum_ = 0;
 };
 
 }  // namespace
 
-namespace {
-std::vector<TokenProbability> best_of(const LogSoftmax& softmax, std::size_t count) {
-  std::vector<Candidate> best;
-  select_best(softmax.items(), count, best);
-  std::vector<TokenProbability> top;
-  for (const Candidate& c : best) top.push_back({c.token, softmax.at(c)});
-  return top;
-}
-}  // namespace
-
 std::vector<TokenProbability> top_log_probabilities(std::span<const float> logits, std::size_t count) {
   if (count == 0 || logits.empty()) return {};
-  return best_of(LogSoftmax(logits), count);
+  return LogSoftmax(logits).best(count);
 }
 
 std::vector<TokenProbability> top_log_probabilities(std::span<const float> logits, std::size_t count,
                                                     std::int32_t token, float& of_token) {
   const LogSoftmax softmax(logits);
-  of_token = softmax.at(softmax.items()[static_cast<std::size_t>(token)]);
-  return best_of(softmax, count);
+  of_token = softmax.at(token);
+  return softmax.best(count);
 }
 
 float log_probability(std::span<const float> logits, std::int32_t token) {
@@ -62,8 +60,7 @@ float log_probability(std::span<const float> logits, std::int32_t token) {
     fail(ErrorCode::invalid_argument, "token {} has no probability, the vocabulary has {} tokens", token,
          logits.size());
   }
-  const LogSoftmax softmax(logits);
-  return softmax.at(softmax.items()[static_cast<std::size_t>(token)]);
+  return LogSoftmax(logits).at(token);
 }
 
 }  // namespace quipu::engine

@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/philox.hpp"
+#include "engine/sampling/softmax.hpp"
 #include "engine/sampling/stages.hpp"
 
 namespace quipu::engine {
@@ -22,16 +23,30 @@ std::int32_t draw(Candidates& candidates, double uniform) {
   const auto items = candidates.items();
   if (items.size() == 1) return items[0].token;
   const auto weights = candidates.weights();
-  double total = 0;
-  for (const double w : weights.values) total += w;
-  const double target = uniform * total;
+  const std::span<const double> values = weights.values;
+  const double target = uniform * weights.sum;
+  // Whole blocks first, then one by one in the block that reaches the target.
+  constexpr std::size_t kBlock = 64;
   double cumulative = 0;
-  std::size_t last = 0;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (weights.values[i] == 0) continue;
-    cumulative += weights.values[i];
+  std::size_t i = 0;
+  for (; i + kBlock < values.size(); i += kBlock) {
+    const double with_block = cumulative + lane_sum(values.subspan(i, kBlock));
+    if (with_block > target) break;
+    cumulative = with_block;
+  }
+  std::size_t last = values.size();
+  for (; i < values.size(); ++i) {
+    if (values[i] == 0) continue;
+    cumulative += values[i];
     last = i;
     if (cumulative > target) break;
+  }
+  // Rounding may leave the sum of all a little below the target: then it is the last one that has a
+  // probability.
+  if (last == values.size()) {
+    do {
+      --last;
+    } while (values[last] == 0);
   }
   return items[last].token;
 }
@@ -43,20 +58,6 @@ struct Sampler::Impl {
   std::vector<const Stage*> stages;
   std::optional<Mirostat> mirostat;
   Candidates candidates;
-
-  /// False when nothing is left that could be drawn.
-  bool keep_allowed(TokenMask mask) {
-    const auto may = [&](const Candidate& c) {
-      const auto token = static_cast<std::size_t>(c.token);
-      return token / 64 < mask.size() && ((mask[token / 64] >> (token % 64)) & 1) != 0;
-    };
-    const auto items = candidates.items();
-    const bool any = std::any_of(items.begin(), items.end(), [&](const Candidate& c) {
-      return c.logit >= -std::numeric_limits<float>::max() && may(c);
-    });
-    if (any) candidates.keep_if(may);
-    return any;
-  }
 
   void apply(const StageContext& context, bool scores_only) {
     for (const Stage* stage : stages) {
@@ -84,10 +85,10 @@ std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std:
     fail(ErrorCode::internal, "the model's logits hold no number (all of {} are NaN or -inf)", logits.size());
   }
   apply_logit_bias(s.candidates, s.params, context);
-  if (!s.candidates.any_allowed()) {
+  if (!s.params.logit_bias.empty() && !s.candidates.any_allowed()) {
     fail(ErrorCode::invalid_argument, "logit_bias forbids every token the model allows");
   }
-  if (allowed && !s.keep_allowed(*allowed)) {
+  if (allowed && !s.candidates.keep_allowed(*allowed)) {
     fail(ErrorCode::invalid_argument,
          "no token can go on: the constraint allows none that the model and logit_bias leave");
   }
