@@ -188,8 +188,6 @@ constexpr int weight_slot(std::uint32_t dtype) {
 /// AMX: fewer rows than this are left to the AVX-512 kernels (a tile of few rows costs as much as a full
 /// one).
 inline constexpr std::size_t kAmxRows = 8;
-/// The other kernels: from so many rows on, weights are unpacked to panels.
-inline constexpr std::size_t kPanelRows = 8;
 /// Panels of 16 columns unpacked at a time: as many as fit in half of a 2 MiB L2 with their scales, an even
 /// number.
 inline constexpr std::size_t kAmxMaxPanels = 8;

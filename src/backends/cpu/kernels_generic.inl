@@ -19,6 +19,7 @@
 #include "backends/cpu/linear_rows.inl"
 #include "backends/cpu/linear_float.inl"
 #include "backends/cpu/linear_quant.inl"
+#include "backends/cpu/linear_few.inl"
 #include "backends/cpu/linear_many.inl"
 // clang-format on
 
@@ -42,7 +43,7 @@ constexpr Kernels kKernels = {
     route,
     rope,
     quantize,
-    ManyRows::kWords ? kPanelRows : SIZE_MAX,
+    ManyRows::kWords ? ManyRows::kLeastRows : SIZE_MAX,
     store_f16_row,
     store_bf16_row,
     attention,

@@ -148,7 +148,7 @@ void linear_many_rows(const LinearArgs& a) {
 template <class B>
 void linear_quant(const LinearArgs& a) {
   if (a.rows == 1) return linear_one_row<B>(a);
-  if (a.rows < kPanelRows) return linear_few_rows<B>(a);
+  if (a.rows < ManyRows::kLeastRows) return linear_few_rows<B>(a);
   linear_many_rows<B>(a);
 }
 

@@ -10,6 +10,7 @@ namespace {
 /// Pairs of rows by eight weights: what one side of a 2 x 8 by 8 x 2 product takes.
 struct ManyRows {
   static constexpr bool kWords = false;
+  static constexpr std::size_t kLeastRows = 8;
   static constexpr std::size_t kBytesPerWeight = 1;
   static constexpr int kTokens = 4;
 
@@ -68,6 +69,7 @@ struct ManyRows {
 /// Dword i of every row side by side.
 struct ManyRows {
   static constexpr bool kWords = false;
+  static constexpr std::size_t kLeastRows = 8;
   static constexpr std::size_t kBytesPerWeight = 1;
   static constexpr int kTokens = 4;
 

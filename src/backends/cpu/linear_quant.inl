@@ -1,6 +1,6 @@
 // Linear with quantised weights: exact integer sums per block, then one fma per block in ascending order
-// (docs/numerics.md). Few rows of activations read the blocks where they lie, a group of weight rows at a time; many
-// rows unpack panels first (linear_many.inl). Both give the same bits.
+// (docs/numerics.md). One row of activations reads the blocks where they lie, a group of weight rows at a time; a few
+// rows unpack a block at a time (linear_few.inl), many unpack panels first (linear_many.inl). All give the same bits.
 
 namespace quipu::backends {
 namespace {
@@ -75,19 +75,6 @@ struct Blocks32 {
     F::scales(r, off, d, m);
     add([&](int j, Q& u0, Q& u1) { F::unpack(r, off, j, u0, u1); }, d, m, b, x, acc, accm);
   }
-  static void few_rows(const Rows& r, std::size_t off, std::size_t b, const PlanesRow* x, std::size_t rows,
-                       FG* acc, FG* accm) {
-    Q u[4][2];
-    for (int j = 0; j < 4; ++j) F::unpack(r, off, j, u[j][0], u[j][1]);
-    FG d = fg_zero(), m = fg_zero();
-    F::scales(r, off, d, m);
-    const auto get = [&](int j, Q& u0, Q& u1) {
-      u0 = u[j][0];
-      u1 = u[j][1];
-    };
-    for (std::size_t t = 0; t < rows; ++t) add(get, d, m, b, x[t], acc[t], accm[t]);
-  }
-
   /// put(i, bytes): dword i of every row of the group; scales (and minima) of sub-block b to d (and m).
   template <class Put>
   static void unpack(const Rows& r, std::size_t off, std::size_t b, const Put& put, float* d, float* m) {
@@ -167,26 +154,6 @@ struct Blocks256 {
     F::header(r, off, dw, mw);
     add_sums(sums, dw, mw, b, x, acc, accm);
   }
-  template <int c>
-  static void few_rows_chunks(const Rows& r, std::size_t off, std::size_t b, const PlanesRow* x, std::size_t rows,
-                              Q (*sums)[F::kSubs]) {
-    Q u[4][F::kPieces];
-    for (int j = 0; j < 4; ++j) F::template unpack<c>(r, off, j, u[j]);
-    const auto get = [&](int j, Q(&to)[F::kPieces]) {
-      for (int i = 0; i < F::kPieces; ++i) to[i] = u[j][i];
-    };
-    for (std::size_t t = 0; t < rows; ++t) sum_chunk<c>(get, x[t].q + b * 512, sums[t]);
-    if constexpr (c + 1 < F::kChunks) few_rows_chunks<c + 1>(r, off, b, x, rows, sums);
-  }
-  static void few_rows(const Rows& r, std::size_t off, std::size_t b, const PlanesRow* x, std::size_t rows,
-                       FG* acc, FG* accm) {
-    Q sums[kPanelRows][F::kSubs];
-    few_rows_chunks<0>(r, off, b, x, rows, sums);
-    FG dw[F::kSubs], mw[F::kSubs];
-    F::header(r, off, dw, mw);
-    for (std::size_t t = 0; t < rows; ++t) add_sums(sums[t], dw, mw, b, x[t], acc[t], accm[t]);
-  }
-
   template <int c, class Put>
   static void unpack_chunks(const Rows& r, std::size_t off, std::size_t b, const Put& put) {
     Q u[4][F::kPieces];
@@ -253,29 +220,6 @@ void linear_one_row(const LinearArgs& a) {
       B::one_row(r, b * B::kBytes, b, x, acc, accm);
     }
     finish(a, 0, n, count, min ? fg_add(acc, accm) : acc);
-  }
-}
-
-/// Blocks are unpacked once for all rows of activations.
-template <class B>
-void linear_few_rows(const LinearArgs& a) {
-  const std::size_t blocks = a.k / B::kBlock;
-  const Ahead ahead(a);
-  PlanesRow x[kPanelRows];
-  for (std::size_t t = 0; t < a.rows; ++t) x[t] = planes_row(*a.x, t);
-  for (std::size_t n = a.n_begin; n < a.n_end; n += kGroup) {
-    const std::size_t count = a.n_end - n < kGroup ? a.n_end - n : kGroup;
-    const std::uint8_t* base = a.weight + n * a.row_bytes;
-    Rows r;
-    rows_set(r, base, a.row_bytes, count);
-    FG acc[kPanelRows], accm[kPanelRows];
-    for (std::size_t t = 0; t < a.rows; ++t) acc[t] = accm[t] = fg_zero();
-    for (std::size_t b = 0; b < blocks; ++b) {
-      ahead.fetch<B>(base + b * B::kBytes * kGroup);
-      B::few_rows(r, b * B::kBytes, b, x, a.rows, acc, accm);
-    }
-    for (std::size_t t = 0; t < a.rows; ++t)
-      finish(a, t, n, count, B::Format::kMin ? fg_add(acc[t], accm[t]) : acc[t]);
   }
 }
 

@@ -1,5 +1,5 @@
-// Panels for linear_many.inl: 16-bit weights, which a multiply-add of pairs takes with the 12-bit activations as they
-// are, so that a sub-block's sum needs no planes and no zero point.
+// Panels for linear_many.inl: 16-bit weights, which a multiply-add of pairs takes with the 12-bit activations
+// as they are, so that a sub-block's sum needs no planes and no zero point.
 
 namespace quipu::backends {
 namespace {
@@ -7,6 +7,8 @@ namespace {
 /// Words of every row side by side: dword i of the file's order as the pairs 0, 2 and 1, 3.
 struct ManyRows {
   static constexpr bool kWords = true;
+  /// Fewer rows are linear_few.inl's.
+  static constexpr std::size_t kLeastRows = kGroup == 16 ? 33 : 8;
   static constexpr std::size_t kBytesPerWeight = 2;
   /// Rows of activations that a load of weights serves.
   static constexpr int kTokens = kGroup == 16 ? 6 : 3;
@@ -29,7 +31,8 @@ struct ManyRows {
     qput(to + kPairBytes, odd);
   }
 
-  /// sum[i][t]: sub-block `sub` of a chunk of panel i times row t of activations, whose chunk begins at q + t * stride.
+  /// sum[i][t]: sub-block `sub` of a chunk of panel i times row t of activations, whose chunk begins at q + t
+  /// * stride.
   template <std::size_t width, int panels, int tokens>
   static void add(const std::byte* const* weights, std::size_t sub, const std::int8_t* q, std::size_t stride,
                   Q (&sum)[panels][tokens]) {

@@ -282,6 +282,11 @@ inline Q qfifth_bits(const Rows& r, int j, std::size_t off) {
 }
 inline Q qwide(Q a) { return a; }
 inline Q qbroadcast16(const std::int8_t* p) { return qtable(p); }
+inline Q qbroadcast4(const std::int8_t* p) {
+  std::int32_t x;
+  __builtin_memcpy(&x, p, 4);
+  return qset1_32(x);
+}
 /// Bytes of the unsigned formats end at 127, so one signed product serves them and the wide ones.
 inline Q qdot(Q acc, Q u, Q x) { return bytes(vdotq_s32(integers(acc), signs(u), signs(x))); }
 inline Q qdot_wide(Q acc, Q u, Q x) { return qdot(acc, u, x); }
