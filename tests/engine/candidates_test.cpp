@@ -117,10 +117,13 @@ TEST(Candidates, ExponentialsAreTheSameForAnyNumberOfLanesAndFromAnyForm) {
   exp_differences(all, 9.5, of_list);
   exp_differences(logits, 9.5, of_logits);
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    const double x = static_cast<double>(all[i].logit) - 9.5;
-    const double two = exp_nonpositive(x);
-    EXPECT_EQ(two, exp_nonpositive<4>(Lanes<4>::Doubles{} + x)[1]) << x;
-    EXPECT_EQ(two, exp_nonpositive<8>(Lanes<8>::Doubles{} + x)[7]) << x;
+    const double x = static_cast<double>(all[i].logit) - 9.5, two = exp_nonpositive(x);
+    auto four = Lanes<4>::Doubles{} + x;
+    auto eight = Lanes<8>::Doubles{} + x;
+    exp_nonpositive<4>(four);
+    exp_nonpositive<8>(eight);
+    EXPECT_EQ(two, four[1]) << x;
+    EXPECT_EQ(two, eight[7]) << x;
     EXPECT_EQ(two, of_list[i]) << x;
     EXPECT_EQ(two, of_logits[i]) << x;
   }

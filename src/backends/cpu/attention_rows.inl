@@ -36,12 +36,8 @@ inline void load_blocks(const std::byte* row, std::size_t n, float* out) {
 inline void load_iq4_nl(const std::byte* row, std::size_t n, float* out) {
   for (std::size_t b = 0; b < n / 32; ++b) {
     const std::byte* block = row + b * 18;
-    const auto* packed = reinterpret_cast<const std::uint8_t*>(block + 2);
     std::int8_t codes[32];
-    for (std::size_t i = 0; i < 16; ++i) {
-      codes[i] = kIq4Table[packed[i] & 15];
-      codes[i + 16] = kIq4Table[packed[i] >> 4];
-    }
+    lookup_halves(kIq4Table, reinterpret_cast<const std::uint8_t*>(block + 2), codes);
     scale_codes(codes, half_at(block), out + 32 * b);
   }
 }

@@ -198,6 +198,13 @@ inline V16 load_int8(const std::int8_t* p) {
 inline I16 load_uint8(const std::uint8_t* p) {
   return lanes<I16>([&](int i) { return std::int32_t{p[i]}; });
 }
+/// codes[i] and codes[i + 16]: the table's entries for the low and the high half of packed[i], i < 16.
+inline void lookup_halves(const std::int8_t* table, const std::uint8_t* packed, std::int8_t* codes) {
+  for (std::size_t i = 0; i < 16; ++i) {
+    codes[i] = table[packed[i] & 15];
+    codes[i + 16] = table[packed[i] >> 4];
+  }
+}
 inline float half_at(const void* p) {
   std::uint16_t bits;
   __builtin_memcpy(&bits, p, 2);

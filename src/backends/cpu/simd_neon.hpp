@@ -201,6 +201,13 @@ inline I16 load_uint8(const std::uint8_t* p) {
   return {{vmovl_s16(vget_low_s16(a)), vmovl_s16(vget_high_s16(a)), vmovl_s16(vget_low_s16(b)),
            vmovl_s16(vget_high_s16(b))}};
 }
+/// codes[i] and codes[i + 16]: the table's entries for the low and the high half of packed[i], i < 16.
+inline void lookup_halves(const std::int8_t* table, const std::uint8_t* packed, std::int8_t* codes) {
+  const int8x16_t entries = vld1q_s8(table);
+  const uint8x16_t v = vld1q_u8(packed);
+  vst1q_s8(codes, vqtbl1q_s8(entries, vandq_u8(v, vdupq_n_u8(15))));
+  vst1q_s8(codes + 16, vqtbl1q_s8(entries, vshrq_n_u8(v, 4)));
+}
 inline float half_at(const void* p) {
   std::uint16_t h;
   __builtin_memcpy(&h, p, 2);

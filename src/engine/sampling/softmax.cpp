@@ -10,17 +10,17 @@ namespace {
 // depend on the width.
 template <std::size_t lanes, class Logit>
 [[gnu::always_inline]] inline void fill(const Logit& logit, double max, std::span<double> out) {
-  typename Lanes<lanes>::Doubles x{}, y;
+  typename Lanes<lanes>::Doubles x{};
   const std::size_t whole = out.size() / lanes * lanes;
   for (std::size_t i = 0; i < whole; i += lanes) {
     for (std::size_t l = 0; l < lanes; ++l) x[l] = static_cast<double>(logit(i + l)) - max;
-    y = exp_nonpositive<lanes>(x);
-    __builtin_memcpy(&out[i], &y, sizeof y);
+    exp_nonpositive<lanes>(x);
+    __builtin_memcpy(&out[i], &x, sizeof x);
   }
   if (whole == out.size()) return;
   for (std::size_t i = whole; i < out.size(); ++i) x[i - whole] = static_cast<double>(logit(i)) - max;
-  y = exp_nonpositive<lanes>(x);
-  for (std::size_t i = whole; i < out.size(); ++i) out[i] = y[i - whole];
+  exp_nonpositive<lanes>(x);
+  for (std::size_t i = whole; i < out.size(); ++i) out[i] = x[i - whole];
 }
 
 template <class Logit>

@@ -16,11 +16,10 @@ struct Lanes {
   using Bits [[gnu::vector_size(8 * lanes)]] = std::int64_t;
 };
 
-/// e^x for x <= 0 (-inf included), relative error below 4e-16; 0 below -708. The same for any number of
-/// lanes.
+/// x := e^x for x <= 0 (-inf included), relative error below 4e-16; 0 below -708. The same for any number of
+/// lanes. By reference, since how a function takes vectors depends on what its caller is compiled for.
 template <std::size_t lanes>
-[[gnu::always_inline]] inline typename Lanes<lanes>::Doubles exp_nonpositive(
-    typename Lanes<lanes>::Doubles x) {
+[[gnu::always_inline]] inline void exp_nonpositive(typename Lanes<lanes>::Doubles& x) {
   using Doubles = typename Lanes<lanes>::Doubles;
   using Bits = typename Lanes<lanes>::Bits;
   // x = n ln 2 + r with |r| <= ln 2 / 2; adding 1.5 * 2^52 leaves n in the low bits of the sum. The first
@@ -48,9 +47,13 @@ template <std::size_t lanes>
   p = p * r + 1.0;
   p = p * r + 1.0;
   const auto scale = (Doubles)(((Bits)shifted + 1023) << 52);
-  return x < least ? Doubles{} : p * scale;
+  x = x < least ? Doubles{} : p * scale;
 }
-inline double exp_nonpositive(double x) { return exp_nonpositive<2>(Lanes<2>::Doubles{x, x})[0]; }
+inline double exp_nonpositive(double x) {
+  Lanes<2>::Doubles lanes{x, x};
+  exp_nonpositive<2>(lanes);
+  return lanes[0];
+}
 
 /// out[i] = exp(logit[i] - max), for the logits of candidates or of a whole vocabulary; the same on every
 /// processor.
