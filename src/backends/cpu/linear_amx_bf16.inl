@@ -1,5 +1,5 @@
 // Linear with BF16 weights on AMX, for one row of activations as for many (docs/numerics.md). The weights are
-// operand A: 16 rows of 32 values, for one row of activations as they lie in the file. Activations are
+// operand A: 16 rows of 32 values, for up to 16 rows of activations as they lie in the file. Activations are
 // operand B, split into two bfloat16 planes x = hi + lo, so that they keep 16 bits.
 
 namespace quipu::backends {
@@ -75,46 +75,6 @@ inline void copy_weights(const LinearArgs& a, std::size_t n, std::size_t count, 
   }
 }
 
-void bf16_one_row(const LinearArgs& a) {
-  const std::size_t blocks = (a.k + kBf16Block - 1) / kBf16Block;
-  const float* row = in_row(a, 0);
-  std::byte* x = a.scratch;                      // [block][hi 64 bytes, lo 64 bytes]
-  std::byte* copied = a.scratch + blocks * 128;  // [block][16][32]
-  for (std::size_t b = 0; b < blocks; ++b) {
-    __m512i hi, lo;
-    split_bf16(row + b * kBf16Block, a.k - b * kBf16Block, hi, lo);
-    _mm512_store_si512(x + b * 128, hi);
-    _mm512_store_si512(x + b * 128 + 64, lo);
-  }
-  configure_bf16(1);
-  alignas(64) float y[16];
-  for (std::size_t n = a.n_begin; n < a.n_end; n += 16) {
-    const std::size_t count = a.n_end - n < 16 ? a.n_end - n : 16;
-    const bool in_place = count == 16 && a.k % kBf16Block == 0;
-    const auto* w = reinterpret_cast<const std::byte*>(a.weight + n * a.row_bytes);
-    std::size_t row_stride = a.row_bytes, block_stride = 64;
-    if (!in_place) {
-      copy_weights(a, n, count, kBf16TileBytes, copied);
-      w = copied;
-      row_stride = 64;
-      block_stride = kBf16TileBytes;
-    }
-    asm volatile("" ::: "memory");
-    _tile_zero(0);
-    for (std::size_t b = 0; b < blocks; ++b) {
-      _tile_loadd(4, w + b * block_stride, row_stride);
-      _tile_loadd(6, x + b * 128, 4);
-      _tile_loadd(7, x + b * 128 + 64, 4);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(0, 4, 7);
-    }
-    _tile_stored(0, y, 4);
-    asm volatile("" ::: "memory");
-    finish(a, 0, n, count, _mm512_load_ps(y));
-  }
-  _tile_release();
-}
-
 /// Activation rows [t0, t0 + rows) as tiles [16 rows][block][hi, lo][pair][row].
 inline void pack_activations(const LinearArgs& a, std::size_t t0, std::size_t rows, std::byte* tiles) {
   const std::size_t blocks = (a.k + kBf16Block - 1) / kBf16Block;
@@ -143,6 +103,64 @@ inline void finish_tile(const LinearArgs& a, const float* tile, std::size_t t0, 
   for (std::size_t i = 0; i < 16; ++i) v[i] = _mm512_load_si512(tile + 16 * i);
   transpose16(v);
   for (std::size_t r = 0; r < rows; ++r) finish(a, t0 + r, n, count, _mm512_castsi512_ps(v[r]));
+}
+
+/// Activations of up to 16 rows as operand B: two planes a block, `plane` bytes apart, rows of pairs `stride`
+/// apart.
+struct FewActivations {
+  std::byte* tiles;
+  std::size_t stride, plane;
+};
+inline FewActivations pack_few(const LinearArgs& a, std::byte* tiles) {
+  if (a.rows > 1) {
+    pack_activations(a, 0, a.rows, tiles);
+    return {tiles, 64, kBf16TileBytes};
+  }
+  const float* row = in_row(a, 0);
+  for (std::size_t k = 0; k < a.k; k += kBf16Block) {
+    __m512i hi, lo;
+    split_bf16(row + k, a.k - k, hi, lo);
+    _mm512_store_si512(tiles + k * 4, hi);
+    _mm512_store_si512(tiles + k * 4 + 64, lo);
+  }
+  return {tiles, 4, 64};
+}
+
+/// Up to 16 rows of activations: the weights are read once, so they are operand A as they lie in the file.
+void bf16_few_rows(const LinearArgs& a) {
+  const std::size_t blocks = (a.k + kBf16Block - 1) / kBf16Block;
+  const FewActivations x = pack_few(a, a.scratch);
+  std::byte* copied = a.scratch + blocks * 2 * kBf16TileBytes;  // [block][16][32]
+  configure_bf16(a.rows);
+  alignas(64) float y[256] = {};
+  for (std::size_t n = a.n_begin; n < a.n_end; n += 16) {
+    const std::size_t count = a.n_end - n < 16 ? a.n_end - n : 16;
+    const bool in_place = count == 16 && a.k % kBf16Block == 0;
+    const auto* w = reinterpret_cast<const std::byte*>(a.weight + n * a.row_bytes);
+    std::size_t row_stride = a.row_bytes, block_stride = 64;
+    if (!in_place) {
+      copy_weights(a, n, count, kBf16TileBytes, copied);
+      w = copied;
+      row_stride = 64;
+      block_stride = kBf16TileBytes;
+    }
+    asm volatile("" ::: "memory");
+    _tile_zero(0);
+    for (std::size_t b = 0; b < blocks; ++b) {
+      _tile_loadd(4, w + b * block_stride, row_stride);
+      _tile_loadd(6, x.tiles + b * 2 * x.plane, x.stride);
+      _tile_loadd(7, x.tiles + b * 2 * x.plane + x.plane, x.stride);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(0, 4, 7);
+    }
+    _tile_stored(0, y, a.rows == 1 ? 4 : 64);
+    asm volatile("" ::: "memory");
+    if (a.rows == 1)
+      finish(a, 0, n, count, _mm512_load_ps(y));
+    else
+      finish_tile(a, y, 0, a.rows, n, count);
+  }
+  _tile_release();
 }
 
 void bf16_many_rows(const LinearArgs& a) {
@@ -219,8 +237,8 @@ void bf16_many_rows(const LinearArgs& a) {
 }
 
 void linear_amx_bf16(const LinearArgs& a) {
-  if (a.rows == 1)
-    bf16_one_row(a);
+  if (a.rows <= 16)
+    bf16_few_rows(a);
   else
     bf16_many_rows(a);
 }

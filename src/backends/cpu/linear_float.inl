@@ -32,8 +32,9 @@ struct WeightBF16 {
   }
 };
 
-/// Outputs of `rows` weight rows from n and `tokens` activation rows from t.
-template <class W, int rows, int tokens>
+/// Outputs of `rows` weight rows from n and `tokens` activation rows from t; `first`: the first that read
+/// these weights.
+template <class W, int rows, int tokens, bool first>
 void float_block(const LinearArgs& a, std::size_t n, std::size_t t) {
   const std::uint8_t* w[rows];
   const float* x[tokens];
@@ -50,7 +51,7 @@ void float_block(const LinearArgs& a, std::size_t n, std::size_t t) {
     for (int j = 0; j < tokens; ++j) xv[j] = load(x[j] + k);
     for (int i = 0; i < rows; ++i) {
       const V16 wv = W::at(w[i], k);
-      if constexpr (tokens == 1) prefetch_far(w[i] + k * W::kBytes + ahead);
+      if constexpr (first) prefetch_far(w[i] + k * W::kBytes + ahead);
       for (int j = 0; j < tokens; ++j) acc[i][j] = fma(wv, xv[j], acc[i][j]);
     }
   }
@@ -77,22 +78,36 @@ constexpr int kFloatRows = kGroup == 16 ? 4 : 2, kFloatTokens = kGroup == 16 ? 6
 /// Activations that stay in L2 while the weights pass by.
 constexpr std::size_t kFloatBlockBytes = std::size_t{384} << 10;
 
+/// As many activation rows from t as fit one block; how many it took.
+template <class W, int rows, bool first>
+std::size_t float_tokens(const LinearArgs& a, std::size_t n, std::size_t t, std::size_t end) {
+  const auto block = [&](auto tokens) -> std::size_t {
+    float_block<W, rows, tokens.value, first>(a, n, t);
+    return static_cast<std::size_t>(tokens.value);
+  };
+  const std::size_t left = end - t;
+  if constexpr (kFloatTokens == 6) {
+    // Seven and eight as 4 + 3 and 4 + 4, five as 3 + 2: blocks of one or two spend their time on the
+    // weights.
+    if (left >= 6 && left != 7 && left != 8) return block(std::integral_constant<int, 6>());
+    if (left >= 4 && left != 5) return block(std::integral_constant<int, 4>());
+    if (left >= 3) return block(std::integral_constant<int, 3>());
+  }
+  if (left >= 2) return block(std::integral_constant<int, 2>());
+  return block(std::integral_constant<int, 1>());
+}
 template <class W, int rows>
 void float_rows(const LinearArgs& a, std::size_t n, std::size_t t, std::size_t end) {
-  for (; t + kFloatTokens <= end; t += kFloatTokens) float_block<W, rows, kFloatTokens>(a, n, t);
-  if constexpr (kFloatTokens > 4)
-    for (; t + 4 <= end; t += 4) float_block<W, rows, 4>(a, n, t);
-  if constexpr (kFloatTokens > 2)
-    for (; t + 2 <= end; t += 2) float_block<W, rows, 2>(a, n, t);
-  for (; t < end; ++t) float_block<W, rows, 1>(a, n, t);
+  t += float_tokens<W, rows, true>(a, n, t, end);
+  while (t < end) t += float_tokens<W, rows, false>(a, n, t, end);
 }
 
 template <class W>
 void linear_float(const LinearArgs& a) {
   if (a.rows == 1) {
     std::size_t n = a.n_begin;
-    for (; n + 8 <= a.n_end; n += 8) float_block<W, 8, 1>(a, n, 0);
-    for (; n < a.n_end; ++n) float_block<W, 1, 1>(a, n, 0);
+    for (; n + 8 <= a.n_end; n += 8) float_block<W, 8, 1, true>(a, n, 0);
+    for (; n < a.n_end; ++n) float_block<W, 1, 1, true>(a, n, 0);
     return;
   }
   const std::size_t fit = kFloatBlockBytes / (a.k * sizeof(float)) / kFloatTokens * kFloatTokens;
