@@ -42,6 +42,14 @@ MemoryPlan plan_memory(const Graph& graph, std::int64_t max_tokens, std::int64_t
     last_read[graph.nodes[i].out.id] = i;
     for (const Value input : op_inputs(graph.nodes[i].op)) last_read[input.id] = i;
   }
+  // A backend may add in the pass of the linear before: the sum must not take the place of that one's input.
+  for (std::size_t i = 0; i + 1 < graph.nodes.size(); ++i) {
+    const auto* linear = std::get_if<Linear>(&graph.nodes[i].op);
+    const auto* sum = std::get_if<Add>(&graph.nodes[i + 1].op);
+    if (linear == nullptr || sum == nullptr) continue;
+    if (sum->a != graph.nodes[i].out && sum->b != graph.nodes[i].out) continue;
+    last_read[linear->x.id] = std::max(last_read[linear->x.id], i + 1);
+  }
 
   std::vector<Placed> live;  // by ascending offset
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {

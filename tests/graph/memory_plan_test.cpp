@@ -158,5 +158,16 @@ TEST(MemoryPlan, RefusesNegativeSizes) {
   EXPECT_THROW(plan_memory(graph, 1, -1), Error);
 }
 
+TEST(MemoryPlan, ASumBehindALinearDoesNotTakeThePlaceOfItsInput) {
+  Builder b;
+  const Value x = b.embed(plan_matrix(64, 10)), residual = b.scale(x, 2);
+  const Value product = b.linear(residual, plan_matrix(64, 64));
+  const Value sum = b.add(product, x);
+  const Graph graph = std::move(b).finish(b.linear(b.gather_outputs(sum), plan_matrix(64, 10)));
+  const MemoryPlan plan = plan_memory(graph, 4, 1);
+  EXPECT_NE(plan.offset[sum.id], plan.offset[residual.id]);
+  EXPECT_NE(plan.offset[sum.id], plan.offset[product.id]);
+}
+
 }  // namespace
 }  // namespace quipu::graph

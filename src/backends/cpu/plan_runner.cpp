@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <utility>
 
 #include "backends/cpu/cpu_plan.hpp"
 #include "backends/cpu/plan_layout.hpp"
@@ -29,9 +30,12 @@ class CpuPlan final : public Plan {
     context_.private_memory = memory_->data();
     context_.places = places_.data();
     task_ = [this](int thread) {
+      bool barrier = false;
       for (const std::unique_ptr<PlanStep>& step : *schedule_) {
-        if (step->barrier_before) threads_->barrier();
+        barrier |= step->barrier_before;
         if (step->adapter >= 0 && !adapter_used_[size(step->adapter)]) continue;
+        if (step->idle(context_)) continue;
+        if (std::exchange(barrier, false)) threads_->barrier();
         step->run(context_, thread);
       }
     };

@@ -74,6 +74,8 @@ class PlanStep {
  public:
   virtual ~PlanStep() = default;
   virtual void run(const RunContext& context, int thread) = 0;
+  /// Whether a run leaves this step nothing to do: its barrier is then left to the next one that works.
+  virtual bool idle(const RunContext&) const { return false; }
   std::vector<Access> accesses;
   bool barrier_before = false;
   std::int32_t adapter = -1;  ///< of graph::Node: the step runs only when a sequence uses it

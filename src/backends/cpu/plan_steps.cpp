@@ -354,9 +354,7 @@ void AttendStep::run_single(const RunContext& c, int thread) {
 }
 
 void MergeStep::run(const RunContext& c, int thread) {
-  const std::size_t chunks = attend->split_chunks(c);
-  if (chunks == 1) return;
-  const std::size_t group = attend->heads / attend->kv_heads,
+  const std::size_t chunks = attend->split_chunks(c), group = attend->heads / attend->kv_heads,
                     floats = AttendStep::partial_floats(attend->v_dim);
   const Range r = share(attend->heads, thread, c.threads);
   for (std::size_t h = r.begin; h < r.end; ++h) {

@@ -159,6 +159,7 @@ struct AttendStep final : StepBase {
 struct MergeStep final : StepBase {
   const AttendStep* attend = nullptr;
   void run(const RunContext& c, int thread) override;
+  bool idle(const RunContext& c) const override { return attend->split_chunks(c) == 1; }
 };
 
 struct TemperatureStep final : StepBase {
