@@ -54,7 +54,10 @@ inline void ask_for(const std::byte* from, std::size_t bytes, std::size_t part, 
 template <int rows, class Keys>
 inline void products16(const SpanArgs& a, const SpanRow* row, const Keys& keys, std::size_t j, V16* out) {
   constexpr int together = rows >= 4 || kGroup < 16 ? 4 : 8;
-  V16 acc[rows][16];
+  // Four rows by four keys are sixteen sums, which fill the registers: their trees at once, before the next
+  // keys.
+  constexpr bool at_once = rows == 4 && kGroup == 16;
+  V16 acc[rows][at_once ? 1 : 16];
   for (int part = 0; part < 16; part += together) {
     V16 s[rows][together];
     for (auto& of_row : s)
@@ -68,10 +71,16 @@ inline void products16(const SpanArgs& a, const SpanRow* row, const Keys& keys, 
         for (int r = 0; r < rows; ++r) s[r][i] = fma(q[r], k, s[r][i]);
       }
     }
-    for (int r = 0; r < rows; ++r)
-      for (int i = 0; i < together; ++i) acc[r][part + i] = s[r][i];
+    if constexpr (at_once)
+      out[part / together] = reduce_add16(&s[0][0]);
+    else
+      for (int r = 0; r < rows; ++r)
+        for (int i = 0; i < together; ++i) acc[r][part + i] = s[r][i];
   }
-  for (int r = 0; r < rows; ++r) out[r] = reduce_add16(acc[r]);
+  if constexpr (at_once)
+    exchange_quarters(out);
+  else
+    for (int r = 0; r < rows; ++r) out[r] = reduce_add16(acc[r]);
 }
 
 /// The scores of positions j to j + 15 from their products; -inf outside of [lo, hi).

@@ -119,15 +119,17 @@ struct FormatMXFP4 {
   }
 };
 
-// ---- super-blocks of 256: kChunks calls of unpack give kPieces pieces of 16 elements each, of which piece(c, i)
-// tells the place in the block; header gives the scales dw and minima mw of the sub-blocks, by row ----
+// ---- super-blocks of 256: kChunks calls of unpack give kPieces pieces of 16 elements each, of which
+// piece(c, i) tells the place in the block; header gives the scales dw and minima mw of the sub-blocks, by
+// row ----
 
 /// Chunk after chunk.
 template <int pieces>
 struct InOrder {
   static constexpr int piece(int c, int i) { return c * pieces + i; }
 };
-/// Formats whose bytes hold four pieces that lie 32 elements apart: chunk c has the even or the odd ones of a half.
+/// Formats whose bytes hold four pieces that lie 32 elements apart: chunk c has the even or the odd ones of a
+/// half.
 struct EveryOther {
   static constexpr int piece(int c, int i) { return c / 2 * 8 + 2 * i + c % 2; }
 };

@@ -1,6 +1,6 @@
 // The kernels of one instruction set: included, after its simd_*.hpp and its ManyRows (linear_words.inl or
-// linear_planes.inl), by kernels_<isa>.cpp. Everything has internal linkage, so that no code of one instruction set is
-// ever linked in place of another's.
+// linear_planes.inl), by kernels_<isa>.cpp. Everything has internal linkage, so that no code of one
+// instruction set is ever linked in place of another's.
 
 #include <type_traits>
 

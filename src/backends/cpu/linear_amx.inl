@@ -1,13 +1,13 @@
 // Linear with quantised weights for many rows, on AMX int8: the panels, the integer sums and the chain of
 // linear_quant.inl, so the same bits; only the sums are made by tile products.
 //
-// Activations are operand A as they lie (a row of QuantizedRows is [lo32 | hi32] a group), a panel is operand B.
-// Four-bit weights: one product of 64 bytes a group, [lo | hi] x [w ; 16 w], is the whole sum. Others: a product for lo
-// and one for hi, sum = 16 hi + lo.
+// Activations are operand A as they lie (a row of QuantizedRows is [lo32 | hi32] a group), a panel is operand
+// B. Four-bit weights: one product of 64 bytes a group, [lo | hi] x [w ; 16 w], is the whole sum. Others: a
+// product for lo and one for hi, sum = 16 hi + lo.
 //
-// Per group a tile of sums goes through memory to the vector unit (scale, convert, fma: three operations for 16 sums),
-// which bounds the speed, so tiles are made in chunks of kSumChunk groups that stay in L1 together with what they are
-// made from, and the accumulators of a tile are in registers for a whole chunk.
+// Per group a tile of sums goes through memory to the vector unit (scale, convert, fma: three operations for
+// 16 sums), which bounds the speed, so tiles are made in chunks of kSumChunk groups that stay in L1 together
+// with what they are made from, and the accumulators of a tile are in registers for a whole chunk.
 
 namespace quipu::backends {
 namespace {
@@ -18,8 +18,8 @@ struct alignas(64) TileConfig {
   std::uint8_t rows[16] = {};
 };
 
-/// GCC 12 declares _tile_loadconfig as reading eight bytes: without the barrier the stores to the rest are dropped and
-/// the next tile instruction faults.
+/// GCC 12 declares _tile_loadconfig as reading eight bytes: without the barrier the stores to the rest are
+/// dropped and the next tile instruction faults.
 inline void load_config(const TileConfig& config) {
   asm volatile("" ::: "memory");
   _tile_loadconfig(&config);
@@ -35,7 +35,7 @@ constexpr bool kFourBits<FormatQ4_1> = true;
 template <>
 constexpr bool kFourBits<FormatQ4_K> = true;
 
-constexpr std::size_t kSumChunk = 4;      ///< groups between two visits of an accumulator
+constexpr std::size_t kSumChunk = 4;   ///< groups between two visits of an accumulator
 constexpr std::size_t kTileRows = 16;  ///< activation rows of a tile
 constexpr std::size_t kTileInts = 256;
 
@@ -79,7 +79,8 @@ void make_tiles(const Panel& p, std::size_t subs, std::uint8_t* tiles) {
     }
 }
 
-/// Scales (and scaled sums) of 16 activation rows by sub-block: [subs][16], zeros for rows that are not there.
+/// Scales (and scaled sums) of 16 activation rows by sub-block: [subs][16], zeros for rows that are not
+/// there.
 struct AmxRows {
   const std::int8_t* q;
   float *d, *dsum;
@@ -104,12 +105,13 @@ void gather_scales(const LinearArgs& a, std::size_t t0, std::size_t rows, const 
     }
 }
 
-/// Sums of `count` sub-blocks from `s0` for two tiles of the accumulators, through tiles 0..3 (see the callers):
-/// one product: (rows 0, panel 0), (rows 0, panel 1), (rows 1, panel 0), (rows 1, panel 1);
-/// two products: (panel 0: lo, hi), (panel 1: lo, hi) of one tile of rows.
+/// Sums of `count` sub-blocks from `s0` for two tiles of the accumulators, through tiles 0..3 (see the
+/// callers): one product: (rows 0, panel 0), (rows 0, panel 1), (rows 1, panel 0), (rows 1, panel 1); two
+/// products: (panel 0: lo, hi), (panel 1: lo, hi) of one tile of rows.
 template <class B>
-inline void sums_one_product(const std::int8_t* q0, const std::int8_t* q1, std::size_t stride, const std::uint8_t* w0,
-                             const std::uint8_t* w1, std::size_t s0, std::size_t count, std::int32_t* out) {
+inline void sums_one_product(const std::int8_t* q0, const std::int8_t* q1, std::size_t stride,
+                             const std::uint8_t* w0, const std::uint8_t* w1, std::size_t s0,
+                             std::size_t count, std::int32_t* out) {
   using S = AmxShape<B>;
   for (std::size_t i = 0; i < count; ++i, out += 4 * kTileInts) {
     const std::size_t s = s0 + i;
@@ -139,8 +141,8 @@ inline void sums_one_product(const std::int8_t* q0, const std::int8_t* q1, std::
   }
 }
 template <class B>
-inline void sums_two_products(const std::int8_t* q, std::size_t stride, const std::uint8_t* w0, const std::uint8_t* w1,
-                              std::size_t s0, std::size_t count, std::int32_t* out) {
+inline void sums_two_products(const std::int8_t* q, std::size_t stride, const std::uint8_t* w0,
+                              const std::uint8_t* w1, std::size_t s0, std::size_t count, std::int32_t* out) {
   using S = AmxShape<B>;
   for (std::size_t i = 0; i < count; ++i, out += 4 * kTileInts) {
     const std::size_t s = s0 + i;
@@ -166,8 +168,8 @@ inline void sums_two_products(const std::int8_t* q, std::size_t stride, const st
 
 /// One step of the chain for a tile of accumulators [16 rows][16 columns] over a chunk of sub-blocks.
 template <class B>
-inline void add_chunk(const std::int32_t* sums, std::size_t s0, std::size_t count, const AmxPanel& p, const AmxRows& x,
-                      float* acc, float* accm) {
+inline void add_chunk(const std::int32_t* sums, std::size_t s0, std::size_t count, const AmxPanel& p,
+                      const AmxRows& x, float* acc, float* accm) {
   using S = AmxShape<B>;
   __m512 y[kTileRows];
   for (std::size_t r = 0; r < kTileRows; ++r) y[r] = _mm512_load_ps(acc + r * 16);
@@ -196,7 +198,8 @@ inline void add_chunk(const std::int32_t* sums, std::size_t s0, std::size_t coun
   }
 }
 
-/// Where a thread's scratch goes: panel bytes, tiles and scales of up to `panels` panels, scales of two row tiles.
+/// Where a thread's scratch goes: panel bytes, tiles and scales of up to `panels` panels, scales of two row
+/// tiles.
 struct AmxScratch {
   std::size_t panels;
   std::byte *values, *first_panel, *first_rows;

@@ -1,13 +1,13 @@
-// Linear with quantised weights for many rows: panels of unpacked weights, which know nothing of the format they came
-// from, and tiles of sums in registers. What a panel holds and how it is multiplied is the instruction set's choice:
-// `ManyRows` of linear_words.inl or linear_planes.inl, included before. Same sums and same chain as linear_quant.inl,
-// so the same bits.
+// Linear with quantised weights for many rows: panels of unpacked weights, which know nothing of the format
+// they came from, and tiles of sums in registers. What a panel holds and how it is multiplied is the
+// instruction set's choice: `ManyRows` of linear_words.inl or linear_planes.inl, included before. Same sums
+// and same chain as linear_quant.inl, so the same bits.
 
 namespace quipu::backends {
 namespace {
 
-/// Unpacked weights of a group of rows: the weights of a chunk of K, so that they stay in L1; scales (and minima) by
-/// sub-block for all of K.
+/// Unpacked weights of a group of rows: the weights of a chunk of K, so that they stay in L1; scales (and
+/// minima) by sub-block for all of K.
 struct Panel {
   std::byte* weights;
   float *d, *m;
@@ -32,10 +32,11 @@ struct PanelSubs {
   static constexpr bool kMin = min;
 };
 
-/// Adds a chunk of K of `panels` neighbouring panels times `tokens` rows of activations from t0 to their accumulators
-/// [tokens][2 * kGroup], all in registers meanwhile.
+/// Adds a chunk of K of `panels` neighbouring panels times `tokens` rows of activations from t0 to their
+/// accumulators [tokens][2 * kGroup], all in registers meanwhile.
 template <class S, int panels, int tokens>
-void add_panels(const LinearArgs& a, const Panel* p, std::size_t k0, std::size_t k1, std::size_t t0, float* sums) {
+void add_panels(const LinearArgs& a, const Panel* p, std::size_t k0, std::size_t k1, std::size_t t0,
+                float* sums) {
   const std::size_t groups = a.k / 32;
   const QuantizedRows& x = *a.x;
   const std::int8_t* q = x.q + t0 * x.stride + 2 * k0;
@@ -52,8 +53,8 @@ void add_panels(const LinearArgs& a, const Panel* p, std::size_t k0, std::size_t
     for (int i = 0; i < panels; ++i) {
       const FG d = fg_load(p[i].d + s * kGroup);
       for (int t = 0; t < tokens; ++t)
-        acc[i][t] = fg_fma(fg_from_int(sum[i][t]), fg_mul(d, fg_set1(dx[static_cast<std::size_t>(t) * groups + g])),
-                           acc[i][t]);
+        acc[i][t] = fg_fma(fg_from_int(sum[i][t]),
+                           fg_mul(d, fg_set1(dx[static_cast<std::size_t>(t) * groups + g])), acc[i][t]);
     }
   }
   for (int i = 0; i < panels; ++i)
@@ -72,8 +73,9 @@ void finish_panel(const LinearArgs& a, const Panel& p, std::size_t t0, std::size
       const FG m = fg_load(p.m + s * kGroup);
       for (int t = 0; t < tokens; ++t) {
         const std::size_t row = t0 + static_cast<std::size_t>(t);
-        const float total = S::kWidth == 32 ? x.dsum[row * groups + s]
-                                            : x.d[row * groups + s / 2] * static_cast<float>(x.sum16[row * subs + s]);
+        const float total = S::kWidth == 32
+                                ? x.dsum[row * groups + s]
+                                : x.d[row * groups + s / 2] * static_cast<float>(x.sum16[row * subs + s]);
         minima[t] = fg_fma(m, fg_set1(total), minima[t]);
       }
     }
@@ -120,7 +122,8 @@ void linear_many_rows(const LinearArgs& a) {
     Rows r[2];
     for (int i = 0; i < panels; ++i) {
       const std::size_t row = static_cast<std::size_t>(i) * kGroup;
-      rows_set(r[i], a.weight + (n + row) * a.row_bytes, a.row_bytes, left - row < kGroup ? left - row : kGroup);
+      rows_set(r[i], a.weight + (n + row) * a.row_bytes, a.row_bytes,
+               left - row < kGroup ? left - row : kGroup);
     }
     for (std::size_t t0 = 0; t0 < a.rows; t0 += kPanelBlock) {
       const std::size_t t1 = a.rows - t0 < kPanelBlock ? a.rows : t0 + kPanelBlock;

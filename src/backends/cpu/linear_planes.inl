@@ -1,6 +1,6 @@
-// Panels for linear_many.inl on Arm: weights as signed bytes, less their zero point, and activations in two planes, so
-// that sixteen (i8mm: thirty-two) products take an instruction. A sub-block's sum is 16 times the high plane's and the
-// low plane's.
+// Panels for linear_many.inl on Arm: weights as signed bytes, less their zero point, and activations in two
+// planes, so that sixteen (i8mm: thirty-two) products take an instruction. A sub-block's sum is 16 times the
+// high plane's and the low plane's.
 
 namespace quipu::backends {
 namespace {
@@ -88,7 +88,8 @@ struct ManyRows {
     const auto add_plane = [&](std::size_t plane) {
       for (std::size_t k = 0; k < width; k += 16) {
         int8x16_t x[tokens];
-        for (int t = 0; t < tokens; ++t) x[t] = vld1q_s8(group + static_cast<std::size_t>(t) * stride + plane + k);
+        for (int t = 0; t < tokens; ++t)
+          x[t] = vld1q_s8(group + static_cast<std::size_t>(t) * stride + plane + k);
         for (int i = 0; i < panels; ++i) {
           const std::byte* w = weights[i] + (sub * width + k) * 4;
           const int8x16_t w0 = signs(qget(w)), w1 = signs(qget(w + 16)), w2 = signs(qget(w + 32)),

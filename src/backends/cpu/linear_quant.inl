@@ -1,6 +1,7 @@
 // Linear with quantised weights: exact integer sums per block, then one fma per block in ascending order
-// (docs/numerics.md). One row of activations reads the blocks where they lie, a group of weight rows at a time; a few
-// rows unpack a block at a time (linear_few.inl), many unpack panels first (linear_many.inl). All give the same bits.
+// (docs/numerics.md). One row of activations reads the blocks where they lie, a group of weight rows at a
+// time; a few rows unpack a block at a time (linear_few.inl), many unpack panels first (linear_many.inl). All
+// give the same bits.
 
 namespace quipu::backends {
 namespace {
@@ -102,8 +103,8 @@ struct Blocks256 {
   static constexpr int kPer = static_cast<int>(kSubWidth / 16);  ///< pieces of a sub-block
   static constexpr int kSubsPerChunk = F::kPieces / kPer;
 
-  /// The sums of the sub-blocks of chunk c for one row of activations, without the zero point; get(j, u) gives the
-  /// group's pieces.
+  /// The sums of the sub-blocks of chunk c for one row of activations, without the zero point; get(j, u)
+  /// gives the group's pieces.
   template <int c, class Get>
   static void sum_chunk(const Get& get, const std::int8_t* q, Q (&sums)[F::kSubs]) {
     Q s[kSubsPerChunk][4];
@@ -129,8 +130,8 @@ struct Blocks256 {
       sums[F::piece(c, i * kPer) / kPer] = qtree(s[i][0], s[i][1], s[i][2], s[i][3]);
   }
   /// Adds the sums of super-block b in ascending order.
-  static void add_sums(const Q (&sums)[F::kSubs], const FG* dw, const FG* mw, std::size_t b, const PlanesRow& x,
-                       FG& acc, FG& accm) {
+  static void add_sums(const Q (&sums)[F::kSubs], const FG* dw, const FG* mw, std::size_t b,
+                       const PlanesRow& x, FG& acc, FG& accm) {
     for (int sub = 0; sub < F::kSubs; ++sub) {
       const std::size_t at = b * F::kSubs + static_cast<std::size_t>(sub);
       const Q sum = less_zero<F>(sums[sub], kPer == 2 ? x.sum32[at] : x.sum16[at]);
@@ -160,8 +161,7 @@ struct Blocks256 {
     for (int j = 0; j < 4; ++j) F::template unpack<c>(r, off, j, u[j]);
     for (int i = 0; i < F::kPieces; ++i) {
       qtranspose(u[0][i], u[1][i], u[2][i], u[3][i]);
-      for (int j = 0; j < 4; ++j)
-        put(b * 64 + static_cast<std::size_t>(F::piece(c, i) * 4 + j), u[j][i]);
+      for (int j = 0; j < 4; ++j) put(b * 64 + static_cast<std::size_t>(F::piece(c, i) * 4 + j), u[j][i]);
     }
     if constexpr (c + 1 < F::kChunks) unpack_chunks<c + 1>(r, off, b, put);
   }
@@ -179,8 +179,9 @@ struct Blocks256 {
 
 // ---- both ----
 
-/// Asks for what is read after a group of rows, piece by piece while the group is worked on, into L2: the rows of
-/// a group are parallel streams, which the hardware follows too late, and L1's fill buffers would not hold them.
+/// Asks for what is read after a group of rows, piece by piece while the group is worked on, into L2: the
+/// rows of a group are parallel streams, which the hardware follows too late, and L1's fill buffers would not
+/// hold them.
 template <class B>
 inline void prefetch_block(const std::uint8_t* at) {
   constexpr std::size_t bytes = B::kBytes * kGroup;

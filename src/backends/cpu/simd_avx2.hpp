@@ -127,6 +127,15 @@ inline V16 reduce_add16(const V16* x) { return {reduce_add8(x), reduce_add8(x + 
 inline __m256 half8(const std::uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
+/// Quarters of four vectors exchanged: quarter j of a[i] becomes quarter i of a[j].
+inline void exchange_quarters(V16* a) {
+  const V16 r[4] = {a[0], a[1], a[2], a[3]};
+  a[0] = {_mm256_permute2f128_ps(r[0].a, r[1].a, 0x20), _mm256_permute2f128_ps(r[2].a, r[3].a, 0x20)};
+  a[1] = {_mm256_permute2f128_ps(r[0].a, r[1].a, 0x31), _mm256_permute2f128_ps(r[2].a, r[3].a, 0x31)};
+  a[2] = {_mm256_permute2f128_ps(r[0].b, r[1].b, 0x20), _mm256_permute2f128_ps(r[2].b, r[3].b, 0x20)};
+  a[3] = {_mm256_permute2f128_ps(r[0].b, r[1].b, 0x31), _mm256_permute2f128_ps(r[2].b, r[3].b, 0x31)};
+}
+
 inline V16 load_f16(const std::uint16_t* p) { return {half8(p), half8(p + 8)}; }
 inline V16 load_f16_n(const std::uint16_t* p, std::size_t n) {
   std::uint16_t t[16] = {};

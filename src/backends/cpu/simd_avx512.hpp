@@ -112,6 +112,18 @@ inline V16 reduce_add16(const V16* a) {
   return {_mm512_permutexvar_ps(order, r)};
 }
 
+/// Quarters of four vectors exchanged: quarter j of a[i] becomes quarter i of a[j].
+inline void exchange_quarters(V16* a) {
+  const __m512 t0 = _mm512_shuffle_f32x4(a[0].v, a[1].v, 0x44),
+               t1 = _mm512_shuffle_f32x4(a[0].v, a[1].v, 0xee);
+  const __m512 t2 = _mm512_shuffle_f32x4(a[2].v, a[3].v, 0x44),
+               t3 = _mm512_shuffle_f32x4(a[2].v, a[3].v, 0xee);
+  a[0].v = _mm512_shuffle_f32x4(t0, t2, 0x88);
+  a[1].v = _mm512_shuffle_f32x4(t0, t2, 0xdd);
+  a[2].v = _mm512_shuffle_f32x4(t1, t3, 0x88);
+  a[3].v = _mm512_shuffle_f32x4(t1, t3, 0xdd);
+}
+
 inline V16 load_f16(const std::uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }

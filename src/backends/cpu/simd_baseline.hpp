@@ -182,6 +182,13 @@ inline V16 load_f16_n(const std::uint16_t* p, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) r.v[i] = half_value(p[i]);
   return r;
 }
+/// Quarters of four vectors exchanged: quarter j of a[i] becomes quarter i of a[j].
+inline void exchange_quarters(V16* a) {
+  const V16 r[4] = {a[0], a[1], a[2], a[3]};
+  for (std::size_t i = 0; i < 4; ++i)
+    for (std::size_t j = 0; j < 16; ++j) a[i].v[j] = r[j / 4].v[4 * i + j % 4];
+}
+
 inline V16 load_f16(const std::uint16_t* p) { return load_f16_n(p, 16); }
 inline void store_f16(std::uint16_t* p, V16 a) {
   for (int i = 0; i < 16; ++i) p[i] = half_bits(a.v[i]);

@@ -169,6 +169,13 @@ inline V16 reduce_add16(const V16* x) {
 }
 
 inline float32x4_t half4(uint16x4_t h) { return vcvt_f32_f16(vreinterpret_f16_u16(h)); }
+/// Quarters of four vectors exchanged: quarter j of a[i] becomes quarter i of a[j].
+inline void exchange_quarters(V16* a) {
+  const V16 r[4] = {a[0], a[1], a[2], a[3]};
+  for (int i = 0; i < 4; ++i)
+    for (int j = 0; j < 4; ++j) a[i].v[j] = r[j].v[i];
+}
+
 inline V16 load_f16(const std::uint16_t* p) {
   return quads<V16>([&](int i) { return half4(vld1_u16(p + 4 * i)); });
 }
