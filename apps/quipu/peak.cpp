@@ -121,6 +121,21 @@ __attribute__((target("avx2"))) void multiply_avx2(int seed) {
 }
 constexpr double kAvx2Operations = 4.0 * 4 * 32 * 2;
 
+__attribute__((target("avx2,avxvnni"))) void multiply_avxvnni(int seed) {
+  __m256i sums[8] = {};
+  __m256i a = _mm256_set1_epi8(static_cast<char>(seed)), b = _mm256_set1_epi8(3);
+  for (long i = 0; i < kIterations * 4; ++i) {
+    for (auto& sum : sums) {
+      sum = _mm256_dpbusd_avx_epi32(sum, a, b);
+      asm volatile("" : "+x"(a), "+x"(b));
+    }
+  }
+  __m256i all = sums[0];
+  for (int k = 1; k < 8; ++k) all = _mm256_xor_si256(all, sums[k]);
+  use(static_cast<std::uint64_t>(_mm256_extract_epi32(all, 0)));
+}
+constexpr double kAvxVnniOperations = 4.0 * 8 * 32 * 2;
+
 #elif defined(__aarch64__)
 
 __attribute__((target("arch=armv8.2-a+dotprod"))) void multiply_neon(int seed) {
@@ -196,6 +211,7 @@ double measure_int8_peak(int threads) {
 #if defined(__x86_64__)
   if (isa == Isa::amx) operations = kTileOperations;
   if (isa == Isa::avx512) operations = kAvx512Operations;
+  if (isa == Isa::avxvnni) operations = kAvxVnniOperations;
   if (isa == Isa::avx2) operations = kAvx2Operations;
 #elif defined(__aarch64__)
   if (isa == Isa::neon) operations = kNeonOperations;
@@ -205,6 +221,7 @@ double measure_int8_peak(int threads) {
 #if defined(__x86_64__)
     if (isa == Isa::amx) return multiply_tiles();
     if (isa == Isa::avx512) return multiply_avx512(thread + 1);
+    if (isa == Isa::avxvnni) return multiply_avxvnni(thread + 1);
     if (isa == Isa::avx2) return multiply_avx2(thread + 1);
 #elif defined(__aarch64__)
     if (isa == Isa::neon) return multiply_neon(thread + 1);

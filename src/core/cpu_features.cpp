@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
+#include <vector>
 
 #include "core/error.hpp"
 
@@ -19,7 +20,8 @@
 namespace quipu {
 namespace {
 
-constexpr std::array kAllIsas{Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx, Isa::neon, Isa::i8mm};
+constexpr std::array kAllIsas{Isa::baseline, Isa::avx2, Isa::avxvnni, Isa::avx512,
+                              Isa::amx,      Isa::neon, Isa::i8mm};
 
 #if defined(__x86_64__)
 
@@ -45,43 +47,43 @@ bool request_tiles() {
 }
 
 // Bit numbers: Intel SDM volume 2, CPUID leaves 1 and 7; volume 1, chapter 13 (XCR0).
-Isa detect() {
+std::vector<Isa> detect() {
+  std::vector<Isa> here{Isa::baseline};
   std::uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return Isa::baseline;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return here;
   const bool osxsave = has(ecx, 27), avx = has(ecx, 28), fma = has(ecx, 12), f16c = has(ecx, 29);
-  if (!osxsave || !avx) return Isa::baseline;
+  if (!osxsave || !avx) return here;
   const std::uint64_t state = enabled_state();
   const auto saved = [state](std::uint64_t mask) { return (state & mask) == mask; };
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return Isa::baseline;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return here;
+  const std::uint32_t subleaves = eax;
   const bool avx2 = has(ebx, 5);
-  if (!(avx2 && fma && f16c && saved(0x6))) return Isa::baseline;
+  if (!(avx2 && fma && f16c && saved(0x6))) return here;
+  here.push_back(Isa::avx2);
   const bool avx512 =
       has(ebx, 16) && has(ebx, 17) && has(ebx, 30) && has(ebx, 31) && has(ecx, 1) && has(ecx, 11);
-  if (!(avx512 && saved(0xE6))) return Isa::avx2;
   const bool amx = has(edx, 22) && has(edx, 24) && has(edx, 25);
-  if (!(amx && saved(0x60000) && request_tiles())) return Isa::avx512;
-  return Isa::amx;
+  if (subleaves >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && has(eax, 4))
+    here.push_back(Isa::avxvnni);
+  if (!(avx512 && saved(0xE6))) return here;
+  here.push_back(Isa::avx512);
+  if (amx && saved(0x60000) && request_tiles()) here.push_back(Isa::amx);
+  return here;
 }
-
-/// Of the machine's architecture, ascending.
-constexpr std::array kFamilies{Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx};
 
 #elif defined(__aarch64__) && defined(__linux__)
 
-constexpr std::array kFamilies{Isa::baseline, Isa::neon, Isa::i8mm};
-
 // Linux, Documentation/arch/arm64/elf_hwcaps.rst; numbers as in uapi/asm/hwcap.h.
-Isa detect() {
+std::vector<Isa> detect() {
   constexpr unsigned long kDotProducts = 1UL << 20, kMatrices = 1UL << 13;
-  if ((::getauxval(AT_HWCAP) & kDotProducts) == 0) return Isa::baseline;
-  return (::getauxval(AT_HWCAP2) & kMatrices) != 0 ? Isa::i8mm : Isa::neon;
+  if ((::getauxval(AT_HWCAP) & kDotProducts) == 0) return {Isa::baseline};
+  if ((::getauxval(AT_HWCAP2) & kMatrices) == 0) return {Isa::baseline, Isa::neon};
+  return {Isa::baseline, Isa::neon, Isa::i8mm};
 }
 
 #else
 
-constexpr std::array kFamilies{Isa::baseline};
-
-Isa detect() { return Isa::baseline; }
+std::vector<Isa> detect() { return {Isa::baseline}; }
 
 #endif
 
@@ -93,6 +95,8 @@ std::string_view to_string(Isa isa) {
       return "baseline";
     case Isa::avx2:
       return "avx2";
+    case Isa::avxvnni:
+      return "avxvnni";
     case Isa::avx512:
       return "avx512";
     case Isa::amx:
@@ -106,10 +110,8 @@ std::string_view to_string(Isa isa) {
 }
 
 std::span<const Isa> available_isas() {
-  static const auto count =
-      static_cast<std::size_t>(std::find(kFamilies.begin(), kFamilies.end(), detect()) - kFamilies.begin()) +
-      1;
-  return std::span(kFamilies).first(count);
+  static const std::vector<Isa> here = detect();
+  return here;
 }
 
 Isa detect_isa() { return available_isas().back(); }
@@ -121,12 +123,12 @@ Isa selected_isa() {
   for (const Isa isa : kAllIsas) {
     if (to_string(isa) != name) continue;
     if (std::find(here.begin(), here.end(), isa) == here.end())
-      fail(ErrorCode::unsupported, "QUIPU_ISA is \"{}\", but this machine supports at most \"{}\"",
+      fail(ErrorCode::unsupported, "QUIPU_ISA is \"{}\", which this machine lacks; its best is \"{}\"",
            to_string(isa), to_string(here.back()));
     return isa;
   }
-  fail(ErrorCode::invalid_argument, "QUIPU_ISA is \"{}\"; expected baseline, avx2, avx512, amx, neon or i8mm",
-       printable(name));
+  fail(ErrorCode::invalid_argument,
+       "QUIPU_ISA is \"{}\"; expected baseline, avx2, avxvnni, avx512, amx, neon or i8mm", printable(name));
 }
 
 }  // namespace quipu

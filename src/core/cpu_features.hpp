@@ -6,10 +6,11 @@
 
 namespace quipu {
 
-/// Kernel families; of one architecture each is a superset of the one before.
+/// Kernel families of an architecture, ascending: where several are to be had, the last is the fastest.
 enum class Isa {
   baseline,  ///< whatever the compiler targets by default (SSE2, Armv8)
   avx2,      ///< AVX2 + FMA + F16C
+  avxvnni,   ///< avx2 + AVX-VNNI: processors without AVX-512, and some with it
   avx512,    ///< AVX-512 F/BW/DQ/VL/VNNI/VBMI
   amx,       ///< avx512 + AMX tile, int8, bf16, permitted by the kernel
   neon,      ///< Advanced SIMD with dot products (Armv8.2)
@@ -25,8 +26,8 @@ std::span<const Isa> available_isas();
 /// The last of `available_isas()`.
 Isa detect_isa();
 
-/// `detect_isa()`, or the family named by `QUIPU_ISA` (baseline|avx2|avx512|amx|neon|i8mm). Throws `Error`
-/// (invalid_argument) for an unknown name, (unsupported) for one the machine lacks.
+/// `detect_isa()`, or the family named by `QUIPU_ISA` (baseline|avx2|avxvnni|avx512|amx|neon|i8mm). Throws
+/// `Error` (invalid_argument) for an unknown name, (unsupported) for one the machine lacks.
 Isa selected_isa();
 
 }  // namespace quipu

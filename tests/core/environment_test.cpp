@@ -105,6 +105,7 @@ TEST(LogDeathTest, AnUnknownLevelIsSaidAloud) {
 TEST(Isa, NamesAreThoseOfTheVariable) {
   EXPECT_EQ(to_string(Isa::baseline), "baseline");
   EXPECT_EQ(to_string(Isa::avx2), "avx2");
+  EXPECT_EQ(to_string(Isa::avxvnni), "avxvnni");
   EXPECT_EQ(to_string(Isa::avx512), "avx512");
   EXPECT_EQ(to_string(Isa::amx), "amx");
   EXPECT_EQ(to_string(Isa::neon), "neon");
@@ -137,6 +138,8 @@ TEST(Isa, AgreesWithTheFlagsInProcCpuinfo) {
   const bool amx = avx512 && has({"amx_tile", "amx_int8", "amx_bf16"});
   EXPECT_EQ(detect_isa() >= Isa::avx2, avx2);
   EXPECT_EQ(detect_isa() >= Isa::avx512, avx512);
+  const std::span<const Isa> here = available_isas();
+  EXPECT_EQ(std::find(here.begin(), here.end(), Isa::avxvnni) != here.end(), avx2 && has({"avx_vnni"}));
   if (!amx) {
     EXPECT_LT(detect_isa(), Isa::amx);  // where the processor has it, the kernel may still refuse
   }
@@ -148,7 +151,8 @@ TEST(Isa, TheVariableForcesALowerFamily) {
     EXPECT_EQ(selected_isa(), detect_isa());
   }
   const std::span<const Isa> here = available_isas();
-  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx, Isa::neon, Isa::i8mm}) {
+  for (const Isa isa :
+       {Isa::baseline, Isa::avx2, Isa::avxvnni, Isa::avx512, Isa::amx, Isa::neon, Isa::i8mm}) {
     const Variable variable("QUIPU_ISA", std::string(to_string(isa)).c_str());
     if (std::find(here.begin(), here.end(), isa) != here.end()) {
       EXPECT_EQ(selected_isa(), isa);
@@ -172,7 +176,8 @@ TEST(Isa, AnUnknownNameIsAnErrorThatListsTheKnownOnes) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    EXPECT_EQ(error.message(), "QUIPU_ISA is \"AVX9\"; expected baseline, avx2, avx512, amx, neon or i8mm");
+    EXPECT_EQ(error.message(),
+              "QUIPU_ISA is \"AVX9\"; expected baseline, avx2, avxvnni, avx512, amx, neon or i8mm");
   }
 }
 

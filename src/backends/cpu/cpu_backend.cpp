@@ -11,6 +11,7 @@ const Kernels& kernels_for(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::amx) return kernels_amx();
   if (isa == Isa::avx512) return kernels_avx512();
+  if (isa == Isa::avxvnni) return kernels_avxvnni();
   if (isa == Isa::avx2) return kernels_avx2();
 #elif defined(__aarch64__)
   if (isa == Isa::i8mm) return kernels_i8mm();

@@ -215,6 +215,7 @@ constexpr std::size_t attention_scratch(std::size_t head_dim, std::size_t v_dim,
 const Kernels& kernels_baseline();
 #if defined(__x86_64__)
 const Kernels& kernels_avx2();
+const Kernels& kernels_avxvnni();
 const Kernels& kernels_avx512();
 const Kernels& kernels_amx();
 #elif defined(__aarch64__)

@@ -9,7 +9,11 @@
 namespace quipu::backends {
 namespace {
 
+#if defined(__AVXVNNI__)
+constexpr const char* kIsaName = "AVX-VNNI";
+#else
 constexpr const char* kIsaName = "AVX2";
+#endif
 
 struct V16 {
   __m256 a, b;
@@ -186,7 +190,11 @@ using Q = __m256i;
 using FG = __m256;
 constexpr int kQuarters = 2;
 constexpr int kGroup = 8;
+#if defined(__AVXVNNI__)
+constexpr int kWideZero = 128;
+#else
 constexpr int kWideZero = 0;
+#endif
 
 struct Rows {
   const std::uint8_t* p[kGroup];
@@ -262,7 +270,7 @@ inline Q qfifth_bits(const Rows& r, int j, std::size_t off) {
   const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ull));
   return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit), _mm256_set1_epi8(16));
 }
-inline Q qwide(Q a) { return a; }
+inline Q qwide(Q a) { return kWideZero == 0 ? a : _mm256_xor_si256(a, qset1_8(kWideZero)); }
 inline Q qbroadcast16(const std::int8_t* p) {
   return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
@@ -271,12 +279,18 @@ inline Q qbroadcast4(const std::int8_t* p) {
   __builtin_memcpy(&x, p, 4);
   return _mm256_set1_epi32(x);
 }
+#if defined(__AVXVNNI__)
+inline Q qdot(Q acc, Q u, Q x) { return _mm256_dpbusd_avx_epi32(acc, u, x); }
+inline Q qdot_wide(Q acc, Q u, Q x) { return qdot(acc, u, x); }
+inline Q qdot_words(Q acc, Q u, Q x) { return _mm256_dpwssd_avx_epi32(acc, u, x); }
+#else
 inline Q qdot(Q acc, Q u, Q x) {
   return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u, x), _mm256_set1_epi16(1)));
 }
 /// The bytes are signed here: |u| times x with u's sign; 2 * 128 * 127 still fits 16 bits.
 inline Q qdot_wide(Q acc, Q u, Q x) { return qdot(acc, _mm256_abs_epi8(u), _mm256_sign_epi8(x, u)); }
 inline Q qdot_words(Q acc, Q u, Q x) { return _mm256_add_epi32(acc, _mm256_madd_epi16(u, x)); }
+#endif
 inline Q qtree(Q a, Q b, Q c, Q d) {
   return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
 }

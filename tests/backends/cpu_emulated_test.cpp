@@ -1,6 +1,6 @@
-// The AMX kernels give the bytes of the AVX-512 kernels, which the op tests hold to the reference; those for
-// BF16 weights the bytes of docs/numerics.md, worked out value by value. Where the machine has no AMX its
-// tile instructions are emulated.
+// The AMX and AVX-VNNI kernels give the bytes of the AVX-512 and AVX2 kernels, which the op tests hold to the
+// reference; those of AMX for BF16 weights the bytes of docs/numerics.md, worked out value by value. What the
+// machine lacks is emulated.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,10 +9,11 @@
 #include <cstring>
 #include <optional>
 #include <random>
+#include <span>
 #include <vector>
 
-#include "backends/amx_emulation.hpp"
 #include "backends/cpu/kernels.hpp"
+#include "backends/instruction_emulation.hpp"
 #include "core/cpu_features.hpp"
 #include "tensor/dtype.hpp"
 
@@ -74,55 +75,72 @@ std::vector<float> run(const Kernels& kernels, int slot, const Case& c, const st
   return y;
 }
 
-/// Tiles of the machine, or emulated ones.
-class CpuAmx : public testing::Test {
+/// Instructions of the machine, or emulated ones.
+class CpuEmulated : public testing::Test {
  protected:
-  void SetUp() override {
-    if (detect_isa() < Isa::avx512)
-      GTEST_SKIP() << "SKIPPED: this machine has no AVX-512, which the AMX kernels use";
-    if (detect_isa() < Isa::amx) emulation_.emplace();
+  /// Skips where the machine has not even `needed`; emulates what is behind it up to `tested`.
+  bool ready(Isa needed, Isa tested) {
+    const std::span<const Isa> here = available_isas();
+    const auto has = [&](Isa isa) { return std::find(here.begin(), here.end(), isa) != here.end(); };
+    if (!has(needed)) return false;
+    if (!has(tested)) emulation_.emplace();
+    return true;
   }
   void TearDown() override {
     if (!emulated()) return;
-    EXPECT_GT(AmxEmulation::instructions(), before_) << "no tile instruction ran";
+    EXPECT_GT(InstructionEmulation::instructions(), before_) << "nothing was emulated";
   }
   bool emulated() const { return emulation_.has_value(); }
 
+  void expect_same_bytes(const Kernels& one, const Kernels& other, std::span<const Case> small,
+                         std::span<const Case> super) {
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    std::size_t compared = 0;
+    for (const DTypeInfo& type : all_dtypes()) {
+      const int slot = weight_slot(static_cast<std::uint32_t>(type.dtype));
+      if (slot < 3 || type.encode == nullptr) continue;
+      for (const Case& c : type.block_size == 256 ? super : small) {
+        const bool large = c.rows * c.n * c.k > 2'000'000;
+        if (large && emulated() && type.dtype != DType::q4_1 && type.dtype != DType::q5_0) continue;
+        std::vector<float> w(c.n * c.k), x(c.rows * c.k);
+        for (float& v : w) v = normal(random) * 0.05f;
+        for (float& v : x) v = normal(random);
+        x[3] = 50.0f;
+        const std::size_t row_bytes = c.k / type.block_size * type.block_bytes;
+        // No byte to spare: sanitizers see a read past the end.
+        std::vector<std::byte> blocks(c.n * row_bytes);
+        type.encode(w.data(), blocks.data(), w.size());
+        const std::vector<float> expected = run(one, slot, c, blocks, row_bytes, x);
+        const std::vector<float> found = run(other, slot, c, blocks, row_bytes, x);
+        ASSERT_EQ(0, std::memcmp(expected.data(), found.data(), expected.size() * sizeof(float)))
+            << type.name << " rows " << c.rows << " n " << c.n << " k " << c.k;
+        ++compared;
+      }
+    }
+    EXPECT_GE(compared, 13 * super.size());
+  }
+
  private:
-  std::optional<AmxEmulation> emulation_;
-  long long before_ = AmxEmulation::instructions();
+  std::optional<InstructionEmulation> emulation_;
+  long long before_ = InstructionEmulation::instructions();
 };
 
-TEST_F(CpuAmx, LinearGivesTheBytesOfTheAvx512Kernels) {
-  std::mt19937 random(7);
-  std::normal_distribution<float> normal;
-  const Case small[] = {{8, 16, 64},   {16, 32, 576}, {17, 33, 96},   {31, 7, 128},
-                        {33, 130, 32}, {70, 49, 160}, {512, 48, 576}, {48, 300, 2304}};
-  const Case super[] = {{8, 16, 256}, {17, 33, 768}, {33, 130, 512}, {70, 49, 256}};
-  int compared = 0;
-  for (const DTypeInfo& type : all_dtypes()) {
-    const int slot = weight_slot(static_cast<std::uint32_t>(type.dtype));
-    if (slot < 3 || type.encode == nullptr) continue;
-    for (const Case& c :
-         type.block_size == 256 ? std::span<const Case>(super) : std::span<const Case>(small)) {
-      const bool large = c.rows * c.n * c.k > 2'000'000;
-      if (large && emulated() && type.dtype != DType::q4_1 && type.dtype != DType::q5_0) continue;
-      std::vector<float> w(c.n * c.k), x(c.rows * c.k);
-      for (float& v : w) v = normal(random) * 0.05f;
-      for (float& v : x) v = normal(random);
-      x[3] = 50.0f;
-      const std::size_t row_bytes = c.k / type.block_size * type.block_bytes;
-      std::vector<std::byte> blocks(c.n *
-                                    row_bytes);  // no byte to spare: the sanitizers see a read past the end
-      type.encode(w.data(), blocks.data(), w.size());
-      const std::vector<float> expected = run(kernels_avx512(), slot, c, blocks, row_bytes, x);
-      const std::vector<float> found = run(kernels_amx(), slot, c, blocks, row_bytes, x);
-      ASSERT_EQ(0, std::memcmp(expected.data(), found.data(), expected.size() * sizeof(float)))
-          << type.name << " rows " << c.rows << " n " << c.n << " k " << c.k;
-      ++compared;
-    }
-  }
-  EXPECT_GE(compared, 13 * 4);
+TEST_F(CpuEmulated, AmxGivesTheBytesOfAvx512) {
+  if (!ready(Isa::avx512, Isa::amx))
+    GTEST_SKIP() << "SKIPPED: this machine has no AVX-512, which the AMX kernels use";
+  constexpr Case kSmall[] = {{8, 16, 64},   {16, 32, 576}, {17, 33, 96},   {31, 7, 128},
+                             {33, 130, 32}, {70, 49, 160}, {512, 48, 576}, {48, 300, 2304}};
+  constexpr Case kSuper[] = {{8, 16, 256}, {17, 33, 768}, {33, 130, 512}, {70, 49, 256}};
+  expect_same_bytes(kernels_avx512(), kernels_amx(), kSmall, kSuper);
+}
+
+TEST_F(CpuEmulated, AvxVnniGivesTheBytesOfAvx2) {
+  if (!ready(Isa::avx2, Isa::avxvnni)) GTEST_SKIP() << "SKIPPED: this machine has no AVX2";
+  // One row, a few, as many as take words: 1, 2 to 7, 8 and more.
+  constexpr Case kSmall[] = {{1, 16, 64}, {1, 27, 96}, {2, 9, 64}, {7, 17, 32}, {8, 16, 64}, {21, 19, 96}};
+  constexpr Case kSuper[] = {{1, 16, 256}, {3, 11, 512}, {8, 17, 256}, {13, 8, 512}};
+  expect_same_bytes(kernels_avx2(), kernels_avxvnni(), kSmall, kSuper);
 }
 
 float bf16_up(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
@@ -148,7 +166,9 @@ float bf16_product(const std::uint16_t* w, const float* x, std::size_t k) {
   return sum;
 }
 
-TEST_F(CpuAmx, LinearOfBf16GivesTheBytesOfItsContract) {
+TEST_F(CpuEmulated, AmxOfBf16GivesTheBytesOfItsContract) {
+  if (!ready(Isa::avx512, Isa::amx))
+    GTEST_SKIP() << "SKIPPED: this machine has no AVX-512, which the AMX kernels use";
   std::mt19937 random(8);
   std::normal_distribution<float> normal;
   for (const Case& c : {Case{1, 16, 64}, Case{1, 45, 40}, Case{2, 33, 576}, Case{7, 5, 8}, Case{5, 37, 64},

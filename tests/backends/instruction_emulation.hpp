@@ -6,15 +6,15 @@
 
 namespace quipu::backends {
 
-/// Carries out tile instructions of this process while it lives. At most one at a time.
-class AmxEmulation {
+/// Carries out such instructions of this process while it lives. At most one at a time.
+class InstructionEmulation {
  public:
-  AmxEmulation();
-  ~AmxEmulation();
-  AmxEmulation(const AmxEmulation&) = delete;
-  AmxEmulation& operator=(const AmxEmulation&) = delete;
+  InstructionEmulation();
+  ~InstructionEmulation();
+  InstructionEmulation(const InstructionEmulation&) = delete;
+  InstructionEmulation& operator=(const InstructionEmulation&) = delete;
 
-  /// Tile instructions carried out since the program's start.
+  /// How many were carried out since the program's start.
   static long long instructions();
 };
 

@@ -1,4 +1,4 @@
-#include "backends/amx_emulation.hpp"
+#include "backends/instruction_emulation.hpp"
 
 #if defined(__x86_64__) && defined(__linux__)
 
@@ -28,6 +28,7 @@ thread_local long long carried_out = 0;
 /// A three-byte VEX instruction of the map 0F38 (SDM volume 2, 2.3.5).
 struct Instruction {
   std::uint8_t opcode, prefix;  ///< prefix: 0 none, 1 66, 2 F3, 3 F2
+  bool wide;                    ///< 256 bits
   unsigned mod, reg, rm, vvvv;
   std::uintptr_t base;    ///< of a memory operand, with displacement
   std::uintptr_t stride;  ///< its scaled index, 0 without one
@@ -41,14 +42,16 @@ bool decode(const greg_t* registers, Instruction& i) {
   const auto start = static_cast<std::uintptr_t>(registers[REG_RIP]);
   const auto* code = reinterpret_cast<const std::uint8_t*>(start);
   if (code[0] != 0xC4 || (code[1] & 0x1F) != 2) return false;
-  const unsigned x = (code[1] & 0x40) != 0 ? 0 : 8, b = (code[1] & 0x20) != 0 ? 0 : 8;
+  const unsigned r = (code[1] & 0x80) != 0 ? 0 : 8, x = (code[1] & 0x40) != 0 ? 0 : 8,
+                 b = (code[1] & 0x20) != 0 ? 0 : 8;
   const auto value = [&](unsigned r) { return static_cast<std::uintptr_t>(registers[kRegisters[r]]); };
   i.vvvv = (~code[2] >> 3) & 15U;
   i.prefix = code[2] & 3;
-  if ((code[2] & 0x84) != 0) return false;  // W or 256 bits: no tile instruction
+  i.wide = (code[2] & 4) != 0;
+  if ((code[2] & 0x80) != 0) return false;  // W
   i.opcode = code[3];
   i.mod = code[4] >> 6;
-  i.reg = code[4] >> 3 & 7;
+  i.reg = (code[4] >> 3 & 7) | r;
   i.rm = code[4] & 7;
   std::size_t at = 5;
   i.base = i.stride = 0;
@@ -75,6 +78,7 @@ bool decode(const greg_t* registers, Instruction& i) {
     }
     i.base += static_cast<std::uintptr_t>(static_cast<std::intptr_t>(displacement));
   }
+  if (i.mod == 3) i.rm |= b;
   i.next = start + at;
   if (from_next) i.base += i.next;
   return true;
@@ -180,8 +184,65 @@ QUIPU_UNCHECKED bool multiply(const Instruction& i) {
   return true;
 }
 
-bool carry_out(const Instruction& i) {
+/// The 256-bit registers of the interrupted code, in the form in which Linux saves them (SDM volume 1, 13.4).
+class SavedRegisters {
+ public:
+  explicit SavedRegisters(void* area) : area_(static_cast<std::uint8_t*>(area)) {}
+  bool there() const {
+    std::uint32_t magic = 0;
+    std::memcpy(&magic, area_ + 464, 4);
+    return magic == 0x46505853;  // FP_XSTATE_MAGIC1: more than the legacy area was saved
+  }
+  void read(unsigned number, std::uint8_t* out) const {
+    std::memcpy(out, area_ + 160 + 16 * number, 16);
+    if ((area_[512] & 4) != 0)
+      std::memcpy(out + 16, area_ + 576 + 16 * number, 16);
+    else
+      std::memset(out + 16, 0, 16);
+  }
+  void write(unsigned number, const std::uint8_t* value) {
+    if ((area_[512] & 4) == 0) std::memset(area_ + 576, 0, 256);
+    area_[512] |= 4;
+    std::memcpy(area_ + 160 + 16 * number, value, 16);
+    std::memcpy(area_ + 576 + 16 * number, value + 16, 16);
+  }
+
+ private:
+  std::uint8_t* area_;
+};
+
+/// VPDPBUSD (50) and VPDPWSSD (52): dwords of the destination plus four or two products.
+bool add_products(const Instruction& i, SavedRegisters registers) {
+  if (!registers.there()) return false;
+  std::uint8_t sums[32], a[32], b[32];
+  registers.read(i.reg, sums);
+  registers.read(i.vvvv, a);
+  if (i.mod == 3)
+    registers.read(i.rm, b);
+  else
+    std::memcpy(b, reinterpret_cast<const void*>(i.base + i.stride), 32);
+  for (int at = 0; at < 32; at += 4) {
+    std::uint32_t sum = 0;
+    std::memcpy(&sum, sums + at, 4);
+    if (i.opcode == 0x50) {
+      sum = with_bytes(sum, a + at, b + at, false, true);
+    } else {
+      for (int k = 0; k < 4; k += 2) {
+        std::int16_t x = 0, y = 0;
+        std::memcpy(&x, a + at + k, 2);
+        std::memcpy(&y, b + at + k, 2);
+        sum += static_cast<std::uint32_t>(x * y);
+      }
+    }
+    std::memcpy(sums + at, &sum, 4);
+  }
+  registers.write(i.reg, sums);
+  return true;
+}
+
+bool carry_out(const Instruction& i, SavedRegisters registers) {
   const bool memory = i.mod != 3;
+  if (i.wide) return (i.opcode == 0x50 || i.opcode == 0x52) && i.prefix == 1 && add_products(i, registers);
   switch (i.opcode) {
     case 0x49:
       if (i.prefix == 3) {  // TILEZERO
@@ -219,7 +280,8 @@ struct sigaction previous;
 void on_illegal_instruction(int, siginfo_t*, void* context) {
   greg_t* registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
   Instruction i{};
-  if (!decode(registers, i) || !carry_out(i)) {
+  void* saved = static_cast<ucontext_t*>(context)->uc_mcontext.fpregs;
+  if (!decode(registers, i) || !carry_out(i, SavedRegisters(saved))) {
     // What the hardware would refuse: the instruction runs again, and ends the program as it would there.
     ::sigaction(SIGILL, &previous, nullptr);
     return;
@@ -230,15 +292,15 @@ void on_illegal_instruction(int, siginfo_t*, void* context) {
 
 }  // namespace
 
-AmxEmulation::AmxEmulation() {
+InstructionEmulation::InstructionEmulation() {
   struct sigaction action = {};
   action.sa_sigaction = on_illegal_instruction;
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   ::sigaction(SIGILL, &action, &previous);
 }
-AmxEmulation::~AmxEmulation() { ::sigaction(SIGILL, &previous, nullptr); }
+InstructionEmulation::~InstructionEmulation() { ::sigaction(SIGILL, &previous, nullptr); }
 
-long long AmxEmulation::instructions() { return carried_out; }
+long long InstructionEmulation::instructions() { return carried_out; }
 
 }  // namespace quipu::backends
 
