@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::size_t kSpan = 64;
 /// Query rows that share the registers.
-constexpr int kSharedRows = kGroup == 16 ? 4 : 1;
+constexpr int kSharedRows = kGroup == 16 ? 4 : kGroup == 8 ? 3 : 1;
 
 /// Keys or values of a span, `stride` elements apart: floats of the scratch, or 16-bit ones where they are
 /// stored.
@@ -53,7 +53,7 @@ inline void ask_for(const std::byte* from, std::size_t bytes, std::size_t part, 
 /// The raw products of `rows` queries and the 16 keys from j.
 template <int rows, class Keys>
 inline void products16(const SpanArgs& a, const SpanRow* row, const Keys& keys, std::size_t j, V16* out) {
-  constexpr int together = rows >= 4 || kGroup < 16 ? 4 : 8;
+  constexpr int together = kGroup < 16 ? (rows > 1 ? 2 : 4) : rows >= 4 ? 4 : 8;
   // Four rows by four keys are sixteen sums, which fill the registers: their trees at once, before the next
   // keys.
   constexpr bool at_once = rows == 4 && kGroup == 16;
@@ -158,15 +158,18 @@ void attend_span(const SpanArgs& a, const SpanRow* row, const Keys& keys, const 
   }
   float weights[rows][kSpan], factors[rows];
   for (int r = 0; r < rows; ++r) factors[r] = update(row[r].state, scores[r], weights[r]);
+  constexpr int vectors = kGroup < 16 && rows > 1 ? 2 : 4;
   std::size_t e = 0;
-  for (; e + 64 <= a.v; e += 64) add_values<rows, 4>(a, row, weights, factors, values, e);
+  for (; e + 16 * vectors <= a.v; e += 16 * vectors)
+    add_values<rows, vectors>(a, row, weights, factors, values, e);
   for (; e < a.v; e += 16) add_values<rows, 1>(a, row, weights, factors, values, e);
 }
 
 template <class Keys, class Values>
 void attend_span(const SpanArgs& a, const SpanRow* row, int rows, const Keys& keys, const Values& values) {
-  if constexpr (kSharedRows == 4) {
+  if constexpr (kSharedRows == 4)
     if (rows == 4) return attend_span<4>(a, row, keys, values);
+  if constexpr (kSharedRows >= 3) {
     if (rows == 3) return attend_span<3>(a, row, keys, values);
     if (rows == 2) return attend_span<2>(a, row, keys, values);
   }
