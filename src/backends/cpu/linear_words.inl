@@ -36,16 +36,18 @@ struct ManyRows {
   template <std::size_t width, int panels, int tokens>
   static void add(const std::byte* const* weights, std::size_t sub, const std::int8_t* q, std::size_t stride,
                   Q (&sum)[panels][tokens]) {
-    constexpr std::size_t pairs = width / 2;
+    constexpr int pairs = width / 2;
     for (int i = 0; i < panels; ++i)
       for (int t = 0; t < tokens; ++t) sum[i][t] = qzero();
-    const std::size_t first = sub * pairs;
-#pragma GCC unroll 4
-    for (std::size_t j = first; j < first + pairs; ++j) {
+    const std::byte* w[panels];
+    for (int i = 0; i < panels; ++i) w[i] = weights[i] + sub * pairs * kPairBytes;
+    const std::int8_t* x = q + sub * pairs * 4;
+#pragma GCC unroll 16
+    for (int j = 0; j < pairs; ++j) {
       Q u[panels];
-      for (int i = 0; i < panels; ++i) u[i] = qget(weights[i] + j * kPairBytes);
+      for (int i = 0; i < panels; ++i) u[i] = qget(w[i] + static_cast<std::size_t>(j) * kPairBytes);
       for (int t = 0; t < tokens; ++t) {
-        const Q pair = qbroadcast4(q + static_cast<std::size_t>(t) * stride + j * 4);
+        const Q pair = qbroadcast4(x + static_cast<std::size_t>(t) * stride + static_cast<std::size_t>(j) * 4);
         for (int i = 0; i < panels; ++i) sum[i][t] = qdot_words(sum[i][t], u[i], pair);
       }
     }
