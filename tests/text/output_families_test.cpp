@@ -285,6 +285,9 @@ TEST(OutputFamilies, CallsInOtherNotations) {
        "parts:[<|\"|>x<|\"|>,{k:true}]}<tool_call|><|tool_call>call:now{}<tool_call|>",
        "R|Hm.\nT|weather {\"city\": \"a \\\"b\\\" {c}\", \"days\": 2, \"parts\": [\"x\", {\"k\": "
        "true}]}\nT|now {}\n"},
+      // A list is no arguments.
+      {"gemma 4", "<|tool_call>call:weather[1,{k:true}]<tool_call|>",
+       "C|<|tool_call>call:weather[1,{k:true}]<tool_call|>\n"},
   });
 }
 

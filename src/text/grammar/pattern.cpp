@@ -56,6 +56,7 @@ class Parser {
     return true;
   }
   char32_t character() {
+    if (done()) refuse("its end where a character is due");
     const DecodedChar next = decode_utf8(source_, position_);
     if (!next.valid) refuse("invalid UTF-8");
     position_ += next.length;

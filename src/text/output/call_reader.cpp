@@ -228,6 +228,8 @@ CallReader::Status CallReader::push_arguments(char byte) {
       return Status::accepted;
     }
     case ArgumentSyntax::gemma: {
+      if (raw_.empty() && is_space(byte)) return Status::more;
+      if (raw_.empty() && byte != '{') return Status::failed;  // a list is no arguments
       raw_ += byte;
       const GemmaScanner::Status status = gemma_.push(byte);
       if (status == GemmaScanner::Status::more) return Status::more;

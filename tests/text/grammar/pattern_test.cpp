@@ -81,6 +81,7 @@ TEST(Pattern, RefusalsQuoteTheOffset) {
   EXPECT_NE(regex_error_of("a**").find("nothing to repeat"), std::string::npos);
   EXPECT_NE(regex_error_of("a{3,2}").find("counts out of order"), std::string::npos);
   EXPECT_NE(regex_error_of("\\q").find("escape that does not exist"), std::string::npos);
+  EXPECT_NE(regex_error_of("a\\c").find("its end where a character is due at offset 3"), std::string::npos);
   EXPECT_NE(regex_error_of("(?<=a)b").find("lookbehind"), std::string::npos);
   EXPECT_NE(regex_error_of("(a)\\1").find("backreference"), std::string::npos);
   EXPECT_NE(regex_error_of("a\\b").find("word boundary"), std::string::npos);
