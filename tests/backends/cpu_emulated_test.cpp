@@ -37,6 +37,16 @@ struct Case {
   std::size_t rows, n, k;
 };
 
+/// As two threads would take them.
+void run_in_two_shares(const Kernels& kernels, int slot, LinearArgs a) {
+  a.n_begin = 0;
+  a.n_end = a.n / 2 / 16 * 16;
+  if (a.n_end > 0) kernels.linear[slot](a);
+  a.n_begin = a.n_end;
+  a.n_end = a.n;
+  kernels.linear[slot](a);
+}
+
 std::vector<float> run(const Kernels& kernels, int slot, const Case& c, const std::vector<std::byte>& weight,
                        std::size_t row_bytes, const std::vector<float>& x) {
   const std::size_t stride = quantized_stride(c.k);
@@ -65,13 +75,7 @@ std::vector<float> run(const Kernels& kernels, int slot, const Case& c, const st
   a.y = y.data();
   a.bias = bias.data();
   a.scratch = scratch.data;
-  // Two shares, as two threads would take them.
-  a.n_begin = 0;
-  a.n_end = c.n / 2 / 16 * 16;
-  if (a.n_end > 0) kernels.linear[slot](a);
-  a.n_begin = a.n_end;
-  a.n_end = c.n;
-  kernels.linear[slot](a);
+  run_in_two_shares(kernels, slot, a);
   return y;
 }
 
@@ -188,13 +192,7 @@ TEST_F(CpuEmulated, AmxOfBf16GivesTheBytesOfItsContract) {
     a.y = y.data();
     a.bias = bias.data();
     a.scratch = scratch.data;
-    a.n_begin = 0;
-    a.n_end = c.n / 2 / 16 * 16;
-    const int slot = weight_slot(static_cast<std::uint32_t>(DType::bf16));
-    if (a.n_end > 0) kernels_amx().linear[slot](a);
-    a.n_begin = a.n_end;
-    a.n_end = c.n;
-    kernels_amx().linear[slot](a);
+    run_in_two_shares(kernels_amx(), weight_slot(static_cast<std::uint32_t>(DType::bf16)), a);
     for (std::size_t r = 0; r < c.rows; ++r)
       for (std::size_t n = 0; n < c.n; ++n) {
         const float expected = bf16_product(w.data() + n * c.k, x.data() + r * c.k, c.k) + bias[n];

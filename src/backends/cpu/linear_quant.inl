@@ -54,16 +54,17 @@ struct Blocks32 {
   static constexpr std::size_t kBlock = 32, kSubWidth = 32, kBytes = F::kBytes;
   using Format = F;
 
-  /// Adds block b of one row of activations; get(j, u0, u1) gives the group's bytes.
-  template <class Get>
-  static void add(const Get& get, FG d, FG m, std::size_t b, const PlanesRow& x, FG& acc, FG& accm) {
+  /// Adds block b of one row of activations.
+  static void one_row(const Rows& r, std::size_t off, std::size_t b, const PlanesRow& x, FG& acc, FG& accm) {
+    FG d = fg_zero(), m = fg_zero();
+    F::scales(r, off, d, m);
     const std::int8_t* q = x.q + b * 64;
     const Q l0 = qbroadcast16(q), l1 = qbroadcast16(q + 16), h0 = qbroadcast16(q + 32),
             h1 = qbroadcast16(q + 48);
     Q s[4];
     for (int j = 0; j < 4; ++j) {
       Q u0, u1;
-      get(j, u0, u1);
+      F::unpack(r, off, j, u0, u1);
       const Q high = dot<F>(dot<F>(qzero(), u0, h0), u1, h1);
       s[j] = dot<F>(dot<F>(qshl32<4>(high), u0, l0), u1, l1);
     }
@@ -71,11 +72,7 @@ struct Blocks32 {
     acc = fg_fma(fg_from_int(sum), fg_mul(d, fg_set1(x.d[b])), acc);
     if constexpr (F::kMin) accm = fg_fma(m, fg_set1(x.dsum[b]), accm);
   }
-  static void one_row(const Rows& r, std::size_t off, std::size_t b, const PlanesRow& x, FG& acc, FG& accm) {
-    FG d = fg_zero(), m = fg_zero();
-    F::scales(r, off, d, m);
-    add([&](int j, Q& u0, Q& u1) { F::unpack(r, off, j, u0, u1); }, d, m, b, x, acc, accm);
-  }
+
   /// put(i, bytes): dword i of every row of the group; scales (and minima) of sub-block b to d (and m).
   template <class Put>
   static void unpack(const Rows& r, std::size_t off, std::size_t b, const Put& put, float* d, float* m) {
@@ -103,15 +100,15 @@ struct Blocks256 {
   static constexpr int kPer = static_cast<int>(kSubWidth / 16);  ///< pieces of a sub-block
   static constexpr int kSubsPerChunk = F::kPieces / kPer;
 
-  /// The sums of the sub-blocks of chunk c for one row of activations, without the zero point; get(j, u)
-  /// gives the group's pieces.
-  template <int c, class Get>
-  static void sum_chunk(const Get& get, const std::int8_t* q, Q (&sums)[F::kSubs]) {
+  /// The sums of the sub-blocks of chunk c and those behind it for one row of activations, without the zero
+  /// point.
+  template <int c>
+  static void sum_chunks(const Rows& r, std::size_t off, const std::int8_t* q, Q (&sums)[F::kSubs]) {
     Q s[kSubsPerChunk][4];
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
       Q u[F::kPieces];
-      get(j, u);
+      F::template unpack<c>(r, off, j, u);
       for (int i = 0; i < kSubsPerChunk; ++i) {
         Q high = qzero();
         for (int h = 0; h < kPer; ++h) {
@@ -128,6 +125,7 @@ struct Blocks256 {
     }
     for (int i = 0; i < kSubsPerChunk; ++i)
       sums[F::piece(c, i * kPer) / kPer] = qtree(s[i][0], s[i][1], s[i][2], s[i][3]);
+    if constexpr (c + 1 < F::kChunks) sum_chunks<c + 1>(r, off, q, sums);
   }
   /// Adds the sums of super-block b in ascending order.
   static void add_sums(const Q (&sums)[F::kSubs], const FG* dw, const FG* mw, std::size_t b,
@@ -143,14 +141,9 @@ struct Blocks256 {
       }
     }
   }
-  template <int c>
-  static void one_row_chunks(const Rows& r, std::size_t off, const std::int8_t* q, Q (&sums)[F::kSubs]) {
-    sum_chunk<c>([&](int j, Q(&u)[F::kPieces]) { F::template unpack<c>(r, off, j, u); }, q, sums);
-    if constexpr (c + 1 < F::kChunks) one_row_chunks<c + 1>(r, off, q, sums);
-  }
   static void one_row(const Rows& r, std::size_t off, std::size_t b, const PlanesRow& x, FG& acc, FG& accm) {
     Q sums[F::kSubs];
-    one_row_chunks<0>(r, off, x.q + b * 512, sums);
+    sum_chunks<0>(r, off, x.q + b * 512, sums);
     FG dw[F::kSubs], mw[F::kSubs];
     F::header(r, off, dw, mw);
     add_sums(sums, dw, mw, b, x, acc, accm);

@@ -47,7 +47,8 @@ struct ManyRows {
       Q u[panels];
       for (int i = 0; i < panels; ++i) u[i] = qget(w[i] + static_cast<std::size_t>(j) * kPairBytes);
       for (int t = 0; t < tokens; ++t) {
-        const Q pair = qbroadcast4(x + static_cast<std::size_t>(t) * stride + static_cast<std::size_t>(j) * 4);
+        const Q pair =
+            qbroadcast4(x + static_cast<std::size_t>(t) * stride + static_cast<std::size_t>(j) * 4);
         for (int i = 0; i < panels; ++i) sum[i][t] = qdot_words(sum[i][t], u[i], pair);
       }
     }

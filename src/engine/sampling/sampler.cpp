@@ -1,8 +1,6 @@
 // The chain: bias, the stages in the order asked for, one draw.
 #include "engine/sampling/sampler.hpp"
 
-#include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
