@@ -26,6 +26,7 @@ std::size_t place(const graph::Graph& graph, const graph::Node& node,
 struct Program::Impl {
   graph::Graph graph;
   graph::MemoryPlan memory;
+  StepChecks checks;
   std::vector<std::size_t> placement;
   std::vector<std::shared_ptr<Backend>> backends;
   std::unique_ptr<Buffer> scratch;
@@ -61,7 +62,7 @@ const std::vector<std::size_t>& Program::placement() const { return impl_->place
 
 void Program::run(const graph::Step& step) {
   Impl& p = *impl_;
-  check_step(p.graph, step, p.memory.max_tokens, p.memory.max_outputs);
+  p.checks.check(p.graph, step, p.memory.max_tokens, p.memory.max_outputs);
   if (step.tokens.empty()) return;
   for (const std::unique_ptr<Plan>& plan : p.plans) plan->run(step, p.scratch->data());
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
+#include <string>
 
 #include "core/error.hpp"
 
@@ -80,45 +80,23 @@ void check_sequences(const graph::Graph& graph, const graph::Step& step) {
          step.tokens.size());
 }
 
-/// No page that this step writes may stand anywhere else in the step.
-void check_written_pages(const graph::Step& step) {
-  struct Written {
-    std::uint32_t page;
-    std::size_t sequence, index;
-  };
-  std::vector<Written> written;
-  for (std::size_t s = 0; s < step.sequences.size(); ++s) {
-    const graph::SequenceRows& sequence = step.sequences[s];
-    if (sequence.rows == 0) continue;
-    const std::int64_t last = std::int64_t{sequence.first_position} + sequence.rows - 1;
-    for (std::int64_t i = sequence.first_position / kPagePositions; i <= last / kPagePositions; ++i)
-      written.push_back({sequence.pages[static_cast<std::size_t>(i)], s, static_cast<std::size_t>(i)});
-  }
-  std::sort(written.begin(), written.end(),
-            [](const Written& a, const Written& b) { return a.page < b.page; });
-  for (std::size_t s = 0; s < step.sequences.size(); ++s) {
-    const graph::SequenceRows& sequence = step.sequences[s];
-    const std::int64_t end = std::int64_t{sequence.first_position} + sequence.rows;
-    const auto used = static_cast<std::size_t>((end + kPagePositions - 1) / kPagePositions);
-    for (std::size_t i = 0; i < used; ++i) {
-      const std::uint32_t page = sequence.pages[i];
-      auto found = std::lower_bound(written.begin(), written.end(), page,
-                                    [](const Written& w, std::uint32_t p) { return w.page < p; });
-      for (; found != written.end() && found->page == page; ++found)
-        if (found->sequence != s || found->index != i)
-          fail(ErrorCode::invalid_argument,
-               "page {} is written as page {} of sequence {}, but it is also page {} of sequence {}", page,
-               found->index, found->sequence, i, s);
-    }
-  }
+std::string cache_dtype_names() {
+  std::string names;
+  for (std::size_t i = 0; i < graph::kCacheDtypes.size(); ++i)
+    names += fmt::format("{}{}",
+                         i == 0                               ? ""
+                         : i + 1 < graph::kCacheDtypes.size() ? ", "
+                                                              : " or ",
+                         to_string(graph::kCacheDtypes[i]));
+  return names;
 }
 
 void check_cache_part(std::int32_t layer, const char* part, const std::byte* data, DType dtype,
                       std::size_t page_bytes, std::int64_t kv_heads, std::int64_t dim) {
   const DTypeInfo& type = info(dtype);
   if (std::find(graph::kCacheDtypes.begin(), graph::kCacheDtypes.end(), dtype) == graph::kCacheDtypes.end())
-    fail(ErrorCode::invalid_argument, "cache layer {}: {} are {}; expected F32, F16, BF16 or Q8_0", layer,
-         part, type.name);
+    fail(ErrorCode::invalid_argument, "cache layer {}: {} are {}; expected {}", layer, part, type.name,
+         cache_dtype_names());
   if (dim % type.block_size != 0)
     fail(ErrorCode::invalid_argument, "cache layer {}: {} of {} elements a head cannot be {}", layer, part,
          dim, type.name);
@@ -145,8 +123,37 @@ void check_cache(const graph::Graph& graph, const graph::Step& step) {
 
 }  // namespace
 
-void check_step(const graph::Graph& graph, const graph::Step& step, std::int64_t max_tokens,
-                std::int64_t max_outputs) {
+/// No page that this step writes may stand anywhere else in the step.
+void StepChecks::check_written_pages(const graph::Step& step) {
+  written_.clear();
+  for (std::size_t s = 0; s < step.sequences.size(); ++s) {
+    const graph::SequenceRows& sequence = step.sequences[s];
+    if (sequence.rows == 0) continue;
+    const std::int64_t last = std::int64_t{sequence.first_position} + sequence.rows - 1;
+    for (std::int64_t i = sequence.first_position / kPagePositions; i <= last / kPagePositions; ++i)
+      written_.push_back({sequence.pages[static_cast<std::size_t>(i)], s, static_cast<std::size_t>(i)});
+  }
+  std::sort(written_.begin(), written_.end(),
+            [](const Written& a, const Written& b) { return a.page < b.page; });
+  for (std::size_t s = 0; s < step.sequences.size(); ++s) {
+    const graph::SequenceRows& sequence = step.sequences[s];
+    const std::int64_t end = std::int64_t{sequence.first_position} + sequence.rows;
+    const auto used = static_cast<std::size_t>((end + kPagePositions - 1) / kPagePositions);
+    for (std::size_t i = 0; i < used; ++i) {
+      const std::uint32_t page = sequence.pages[i];
+      auto found = std::lower_bound(written_.begin(), written_.end(), page,
+                                    [](const Written& w, std::uint32_t p) { return w.page < p; });
+      for (; found != written_.end() && found->page == page; ++found)
+        if (found->sequence != s || found->index != i)
+          fail(ErrorCode::invalid_argument,
+               "page {} is written as page {} of sequence {}, but it is also page {} of sequence {}", page,
+               found->index, found->sequence, i, s);
+    }
+  }
+}
+
+void StepChecks::check(const graph::Graph& graph, const graph::Step& step, std::int64_t max_tokens,
+                       std::int64_t max_outputs) {
   if (step.tokens.size() > static_cast<std::size_t>(max_tokens) ||
       step.output_rows.size() > static_cast<std::size_t>(max_outputs))
     fail(ErrorCode::invalid_argument,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/active_request.hpp"
@@ -15,8 +16,7 @@ class Batch {
   struct Item {
     ActiveRequest* request;
     std::int64_t rows;
-    std::vector<std::int64_t> output_positions;  ///< ascending; their outputs follow each other
-    std::size_t first_output;
+    std::size_t first_output, outputs;  ///< which outputs of the step are its own
   };
 
   void clear();
@@ -25,6 +25,10 @@ class Batch {
   bool empty() const { return items_.empty(); }
   const std::vector<Item>& items() const { return items_; }
   std::size_t outputs() const { return output_rows_.size(); }
+  /// Positions in their sequences of an item's outputs, ascending.
+  std::span<const std::int64_t> output_positions(const Item& item) const {
+    return std::span(output_positions_).subspan(item.first_output, item.outputs);
+  }
   /// Views into the batch; `outputs` has room for `outputs()` rows.
   graph::Step step(std::span<const graph::KvLayer> kv, float* outputs) const;
 
@@ -33,6 +37,7 @@ class Batch {
   std::vector<std::int32_t> tokens_;
   std::vector<graph::SequenceRows> sequences_;
   std::vector<std::uint32_t> output_rows_;
+  std::vector<std::int64_t> output_positions_;  // of each output
 };
 
 }  // namespace quipu::engine

@@ -89,6 +89,9 @@ struct Engine::Impl {
   memory::PrefixTree* shared_pages() { return tree ? &*tree : nullptr; }
   Scheduler scheduler;
   Batch batch;
+  // Kept from step to step: running requests that may compute now, and what the scheduler sees of them.
+  std::vector<ActiveRequest*> may_run, leaders;
+  std::vector<Waiting> view;
   std::vector<ActiveRequest*> encoding;  // whose prompts this step reads
 
   std::mutex token_table_mutex;
@@ -103,7 +106,7 @@ struct Engine::Impl {
   void decide_memory();
   void admit();
   void put_back(Running& preempted);
-  std::vector<ActiveRequest*> ready();
+  void find_ready();
   void schedule();
   void encode(ActiveRequest& request);
   void run();
@@ -262,11 +265,12 @@ void Engine::Impl::put_back(Running& preempted) {
 
 /// Running requests that may compute now. A prompt whose next page an older one is about to compute waits for
 /// it: requests that start together, or the choices of one, then read what they share once.
-std::vector<ActiveRequest*> Engine::Impl::ready() {
-  std::vector<ActiveRequest*> list, leaders;
+void Engine::Impl::find_ready() {
+  may_run.clear();
+  leaders.clear();
   for (const auto& request : running) {
     if (!tree || request->pending() == 1 || !request->takes_prefix()) {
-      list.push_back(request.get());
+      may_run.push_back(request.get());
       continue;
     }
     if (!request->reuse(*tree)) continue;
@@ -281,29 +285,28 @@ std::vector<ActiveRequest*> Engine::Impl::ready() {
     });
     if (follows) continue;
     leaders.push_back(request.get());
-    list.push_back(request.get());
+    may_run.push_back(request.get());
   }
-  return list;
 }
 
 void Engine::Impl::schedule() {
   retire_finished();  // cancelled since the last step
   if (store) tree->allow_store(std::max<std::size_t>(options.file_bytes_per_step / pool->page_bytes(), 1));
   admit();
-  std::vector<Waiting> view;
-  const std::vector<ActiveRequest*> requests = ready();
-  for (const ActiveRequest* request : requests) {
+  find_ready();
+  view.clear();
+  for (const ActiveRequest* request : may_run) {
     const std::int64_t rows = request->must_encode() ? request->encoded() : request->pending();
     view.push_back({request->id(), rows, request->every_row_has_output()});
   }
-  std::vector<Share> shares = scheduler.plan(view, {program->max_tokens(), program->max_outputs()});
+  const std::span<Share> shares = scheduler.plan(view, {program->max_tokens(), program->max_outputs()});
   // Oldest first: whoever must give up pages is younger than whoever gets them, and not in the batch yet.
   std::sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.index < b.index; });
   batch.clear();
   encoding.clear();
   Running preempted;
   for (Share& share : shares) {
-    ActiveRequest& request = *requests[share.index];
+    ActiveRequest& request = *may_run[share.index];
     const bool still_runs =
         std::any_of(running.begin(), running.end(), [&](const auto& r) { return r.get() == &request; });
     if (!still_runs) continue;
@@ -364,9 +367,9 @@ void Engine::Impl::account() {
     // A prompt is known to others as soon as it is computed.
     if (tree && request.computed_here() && item.rows > 1) tree->insert(request.sequence());
     try {
-      for (std::size_t i = 0; i < item.output_positions.size() && !request.finished(); ++i) {
-        request.take_logits(item.output_positions[i],
-                            std::span(logits).subspan((item.first_output + i) * width, width));
+      const auto positions = batch.output_positions(item);
+      for (std::size_t i = 0; i < positions.size() && !request.finished(); ++i) {
+        request.take_logits(positions[i], std::span(logits).subspan((item.first_output + i) * width, width));
       }
       request.complete();
     } catch (const std::exception& error) {

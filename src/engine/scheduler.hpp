@@ -30,10 +30,12 @@ struct StepBudget {
 /// second step leaves one row to the prompts.
 class Scheduler {
  public:
-  /// `waiting` in ascending order of id, each with pending > 0.
-  std::vector<Share> plan(std::span<const Waiting> waiting, StepBudget budget);
+  /// `waiting` in ascending order of id, each with pending > 0. The shares stay until the next plan.
+  std::span<Share> plan(std::span<const Waiting> waiting, StepBudget budget);
 
  private:
+  std::vector<std::size_t> decodes_, prefills_;
+  std::vector<Share> shares_;
   std::uint64_t last_decode_ = 0, last_prefill_ = 0;
   bool prefill_starved_ = false;
 };

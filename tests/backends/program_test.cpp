@@ -254,6 +254,7 @@ TEST_F(StepChecks, Cache) {
                  {"layer 0", "values", "8191", "8192"});
   expect_refused([](Parts& p) { p.kv[0].k_dtype = DType::f32; }, {"layer 0", "keys"});  // pages too small
   expect_refused([](Parts& p) { p.kv[0].k_dtype = DType::q4_0; }, {"layer 0", "keys", "Q4_0"});
+  expect_refused([](Parts& p) { p.kv[0].k_dtype = DType::q4_k; }, {"keys are Q4_K", "Q5_1 or IQ4_NL"});
   expect_refused([](Parts& p) { p.kv[0].v_dtype = DType::q8_0; }, {"layer 0", "values", "16", "Q8_0"});
 }
 

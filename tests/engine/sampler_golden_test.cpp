@@ -122,6 +122,7 @@ void expect_same(const Case& c, Candidates& candidates) {
 }
 
 TEST(SamplerGolden, StagesLeaveWhatLlamaCppLeaves) {
+  StageRoom room;  // one for all
   int tested = 0;
   for (const Case& c : read_cases()) {
     if (c.stage == "mirostat") continue;
@@ -129,7 +130,7 @@ TEST(SamplerGolden, StagesLeaveWhatLlamaCppLeaves) {
     ASSERT_NE(stage, nullptr) << c.stage;
     Candidates candidates;
     ASSERT_TRUE(candidates.assign(c.logits));
-    stage->apply(candidates, c.params, {c.history, c.history.size()});
+    stage->apply(candidates, c.params, {c.history, c.history.size(), room});
     expect_same(c, candidates);
     ++tested;
   }
@@ -137,12 +138,13 @@ TEST(SamplerGolden, StagesLeaveWhatLlamaCppLeaves) {
 }
 
 TEST(SamplerGolden, StagesGiveTheSameOnSortedCandidates) {
+  StageRoom room;  // one for all
   for (const Case& c : read_cases()) {
     if (c.stage == "mirostat") continue;
     Candidates candidates;
     ASSERT_TRUE(candidates.assign(c.logits));
     candidates.sort_by_logit();
-    find_stage(c.stage)->apply(candidates, c.params, {c.history, c.history.size()});
+    find_stage(c.stage)->apply(candidates, c.params, {c.history, c.history.size(), room});
     expect_same(c, candidates);
   }
 }

@@ -18,6 +18,8 @@
 namespace quipu::engine {
 namespace {
 
+StageRoom kept_room;  // of all stages, from test to test
+
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -195,10 +197,10 @@ TEST(Sampler, OrderOfTheStagesCounts) {
   params.temperature = 4;
   params.top_p = 0.45;
   ASSERT_TRUE(before.assign(logits) && after.assign(logits));
-  apply_top_p(before, params, {{}, 0});
-  apply_temperature(before, params, {{}, 0});
-  apply_temperature(after, params, {{}, 0});
-  apply_top_p(after, params, {{}, 0});
+  apply_top_p(before, params, {{}, 0, kept_room});
+  apply_temperature(before, params, {{}, 0, kept_room});
+  apply_temperature(after, params, {{}, 0, kept_room});
+  apply_top_p(after, params, {{}, 0, kept_room});
   EXPECT_EQ(before.size(), 1u);
   EXPECT_EQ(after.size(), 2u);
 }
@@ -215,7 +217,7 @@ TEST(Sampler, PenaltiesByHand) {
   const std::vector<float> logits{3, 1, -1, 0};
   Candidates c;
   ASSERT_TRUE(c.assign(logits));
-  apply_penalties(c, params, {history, history.size()});
+  apply_penalties(c, params, {history, history.size(), kept_room});
   EXPECT_FLOAT_EQ(c.find(0)->logit, 0.75f);
   EXPECT_FLOAT_EQ(c.find(1)->logit, 1.0f);
   EXPECT_FLOAT_EQ(c.find(2)->logit, -3.25f);
@@ -223,12 +225,12 @@ TEST(Sampler, PenaltiesByHand) {
   // -1: the whole context, so 1 counts too: 1/2 - 0.75.
   params.repeat_last_n = -1;
   ASSERT_TRUE(c.assign(logits));
-  apply_penalties(c, params, {history, history.size()});
+  apply_penalties(c, params, {history, history.size(), kept_room});
   EXPECT_FLOAT_EQ(c.find(1)->logit, -0.25f);
   // 0: off.
   params.repeat_last_n = 0;
   ASSERT_TRUE(c.assign(logits));
-  apply_penalties(c, params, {history, history.size()});
+  apply_penalties(c, params, {history, history.size(), kept_room});
   EXPECT_FLOAT_EQ(c.find(0)->logit, 3.0f);
 }
 
@@ -244,12 +246,12 @@ TEST(Sampler, DryByHand) {
   const std::vector<std::int32_t> history{7, 8, 9, 1, 7, 8};
   Candidates c;
   ASSERT_TRUE(c.assign(logits));
-  apply_dry(c, params, {history, history.size()});
+  apply_dry(c, params, {history, history.size(), kept_room});
   for (std::int32_t id = 0; id < 10; ++id) EXPECT_FLOAT_EQ(c.find(id)->logit, id == 9 ? -2.0f : 0.0f) << id;
   params.dry_allowed_length = 0;
   params.dry_multiplier = 0.5;
   ASSERT_TRUE(c.assign(logits));
-  apply_dry(c, params, {history, history.size()});
+  apply_dry(c, params, {history, history.size(), kept_room});
   EXPECT_FLOAT_EQ(c.find(9)->logit, -2.0f);
   EXPECT_FLOAT_EQ(c.find(1)->logit, -0.5f);
   EXPECT_FLOAT_EQ(c.find(3)->logit, 0.0f);
@@ -258,12 +260,12 @@ TEST(Sampler, DryByHand) {
   params.dry_multiplier = 1;
   params.dry_sequence_breakers = {{1, 7}};
   ASSERT_TRUE(c.assign(logits));
-  apply_dry(c, params, {history, history.size()});
+  apply_dry(c, params, {history, history.size(), kept_room});
   EXPECT_FLOAT_EQ(c.find(9)->logit, -1.0f);
   // A window of 3 (1 7 8) holds no repeat.
   params.dry_penalty_last_n = 3;
   ASSERT_TRUE(c.assign(logits));
-  apply_dry(c, params, {history, history.size()});
+  apply_dry(c, params, {history, history.size(), kept_room});
   EXPECT_FLOAT_EQ(c.find(9)->logit, 0.0f);
 }
 
@@ -287,7 +289,7 @@ TEST(Sampler, XtcFollowsItsOwnDraw) {
   for (std::uint64_t position = 0; position < 60; ++position) {
     Candidates c;
     ASSERT_TRUE(c.assign(logits));
-    apply_xtc(c, params, {{}, position});
+    apply_xtc(c, params, {{}, position, kept_room});
     const bool expected = philox_uniform(5, position, 1) < 0.5;
     EXPECT_EQ(c.size(), expected ? 2u : 4u) << position;
     applied += expected;

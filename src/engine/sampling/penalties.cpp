@@ -19,7 +19,8 @@ void apply_penalties(Candidates& candidates, const SamplingParams& params, const
     window = window.last(static_cast<std::size_t>(params.repeat_last_n));
   }
   candidates.sort_by_token();
-  std::vector<std::uint32_t> counts(static_cast<std::size_t>(candidates.items().back().token) + 1);
+  std::vector<std::uint32_t>& counts = context.room.counts;
+  counts.resize(std::max(counts.size(), static_cast<std::size_t>(candidates.items().back().token) + 1));
   for (const std::int32_t token : window) {
     if (static_cast<std::size_t>(token) < counts.size()) ++counts[static_cast<std::size_t>(token)];
   }

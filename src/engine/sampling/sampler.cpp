@@ -56,6 +56,7 @@ struct Sampler::Impl {
   std::vector<const Stage*> stages;
   std::optional<Mirostat> mirostat;
   Candidates candidates;
+  StageRoom room;
 
   void apply(const StageContext& context, bool scores_only) {
     for (const Stage* stage : stages) {
@@ -78,7 +79,7 @@ const SamplingParams& Sampler::params() const { return impl_->params; }
 std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std::int32_t> history,
                              std::optional<TokenMask> allowed) {
   Impl& s = *impl_;
-  const StageContext context{history, history.size()};
+  const StageContext context{history, history.size(), s.room};
   if (!s.candidates.assign(logits)) {
     fail(ErrorCode::internal, "the model's logits hold no number (all of {} are NaN or -inf)", logits.size());
   }

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "engine/sampling/candidates.hpp"
+#include "engine/sampling/mass_prefix.hpp"
 #include "engine/sampling/sampler.hpp"
 
 namespace quipu::engine {
@@ -13,10 +15,17 @@ namespace quipu::engine {
 /// Numbers of the random draws at one position (the `index` of `philox_uniform`).
 inline constexpr std::uint32_t kDrawToken = 0, kDrawXtc = 1, kDrawMirostat = 2;
 
+/// Room that stages use while they run, kept from draw to draw.
+struct StageRoom {
+  std::vector<std::uint32_t> counts;  ///< of tokens; all 0 between uses
+  std::vector<Weighted<Candidate>> eligible;
+};
+
 /// What a stage may look at besides the candidates.
 struct StageContext {
   std::span<const std::int32_t> history;  ///< all tokens before the one to be drawn
   std::uint64_t position;                 ///< the draw's number: history.size()
+  StageRoom& room;
 };
 
 using StageFunction = void (*)(Candidates&, const SamplingParams&, const StageContext&);

@@ -8,7 +8,7 @@
 
 namespace quipu::engine {
 
-void apply_top_p(Candidates& candidates, const SamplingParams& params, const StageContext&) {
+void apply_top_p(Candidates& candidates, const SamplingParams& params, const StageContext& context) {
   if (params.top_p >= 1.0) return;
   const auto min_keep = static_cast<std::size_t>(std::max<std::int64_t>(params.min_keep, 1));
   const auto items = candidates.items();
@@ -16,7 +16,8 @@ void apply_top_p(Candidates& candidates, const SamplingParams& params, const Sta
   // Tokens below this share have less than 1 - p together, so the nucleus lies in the rest. The factor leaves
   // room for rounding.
   const double least = weights.sum * (1.0 - params.top_p) / static_cast<double>(items.size()) * 0.999;
-  std::vector<Weighted<Candidate>> eligible;
+  std::vector<Weighted<Candidate>>& eligible = context.room.eligible;
+  eligible.clear();
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (weights.values[i] >= least || items.size() <= min_keep)
       eligible.push_back({items[i], weights.values[i]});
