@@ -52,8 +52,10 @@ TEST_P(Purity, BatchSizeDoesNotMatter) {
 TEST_P(Purity, ThreadsDoNotMatter) {
   EngineSettings s = settings();
   const Trace alone = expected(s);
-  s.threads = 2;
-  EXPECT_EQ(expected(s), alone);
+  for (const int threads : {2, 3, 4}) {
+    s.threads = threads;
+    EXPECT_EQ(expected(s), alone) << threads;
+  }
 }
 
 TEST_P(Purity, NeighboursDoNotMatter) {
@@ -267,9 +269,9 @@ TEST_P(Purity, AShiftEqualsAFreshRunOnTheTokensThatStay) {
 }
 
 TEST_P(Purity, CacheTypesAllHoldTheContract) {
-  for (const DType kv : {DType::f32, DType::bf16, DType::q8_0}) {
+  for (const DType kv : graph::kCacheDtypes) {
     test::TinyModelOptions wide;
-    wide.heads = 2;  // head size 32, which Q8_0 needs
+    wide.heads = 2;  // head size 32, which quantised types need
     wide.kv_heads = 1;
     const auto model = test::tiny_model(wide);
     EngineSettings s = settings();

@@ -1,0 +1,244 @@
+// Bytes of logits by whole engines, for every type of weights and every instruction set: threads, batches,
+// chunks, company, pages, repetition (docs/numerics.md).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backends/cpu/cpu_plan.hpp"
+#include "backends/instruction_emulation.hpp"
+#include "core/cpu_features.hpp"
+#include "engine_fixture.hpp"
+
+namespace quipu::engine {
+namespace {
+
+using test::EngineSettings;
+using test::greedy;
+using test::make_engine;
+using test::random_prompt;
+using test::Trace;
+using test::trace_of;
+
+constexpr std::int64_t kLetters = 8;
+
+std::shared_ptr<const models::Model> model_of(DType dtype) {
+  test::TinyModelOptions options;
+  options.embedding = options.feed_forward = 256;  // what the super-blocks of K-quants need
+  options.layers = 1;
+  options.trained_context = 1024;
+  options.matrix_dtype = options.embedding_dtype = dtype;
+  return test::tiny_model(options);
+}
+
+std::vector<DType> weight_types(bool quantised_only = false) {
+  std::vector<DType> types;
+  for (const DTypeInfo& type : all_dtypes()) {
+    const int slot = backends::weight_slot(static_cast<std::uint32_t>(type.dtype));
+    const bool made = type.encode != nullptr || type.dtype == DType::f32;
+    if (slot >= (quantised_only ? 3 : 0) && made) types.push_back(type.dtype);
+  }
+  return types;
+}
+
+/// The CPU backend with a table of kernels, whatever the machine has.
+class WithKernels final : public backends::Backend {
+ public:
+  WithKernels(const backends::Kernels& kernels, int threads)
+      : kernels_(kernels), threads_(std::make_shared<ThreadPool>(threads)) {
+    backends::CpuOptions options;
+    options.threads = threads_;
+    cpu_ = backends::make_cpu_backend(std::move(options));
+  }
+  std::string name() const override { return cpu_->name(); }
+  std::vector<backends::DeviceInfo> devices() const override { return cpu_->devices(); }
+  std::unique_ptr<backends::Buffer> allocate(int device, std::size_t bytes) override {
+    return cpu_->allocate(device, bytes);
+  }
+  std::optional<std::string> declines(const graph::Graph& graph, const graph::Node& node) const override {
+    return cpu_->declines(graph, node);
+  }
+  std::unique_ptr<backends::Plan> compile(const graph::Graph& graph, backends::NodeRange nodes,
+                                          const graph::MemoryPlan& memory) override {
+    return backends::cpu::compile_plan(graph, nodes, memory, kernels_, threads_, *this);
+  }
+
+ private:
+  const backends::Kernels& kernels_;
+  std::shared_ptr<ThreadPool> threads_;
+  std::unique_ptr<backends::Backend> cpu_;
+};
+
+Trace trace_with(const backends::Kernels& kernels, const std::shared_ptr<const models::Model>& model,
+                 const Request& request, std::int64_t batch, int threads = 1) {
+  EngineSettings settings;
+  settings.batch = batch;
+  settings.context = 640;
+  EngineOptions options = test::engine_options(settings);
+  options.backends = {std::make_shared<WithKernels>(kernels, threads)};
+  Engine engine(model, std::move(options));
+  return trace_of(engine, request);
+}
+
+TEST(LogitBytes, DoNotDependOnThreadsBatchOrPages) {
+  for (const DType dtype : weight_types()) {
+    const auto model = model_of(dtype);
+    // Some types past 512 positions, where attention goes on in another chunk.
+    const bool is_long = dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::q4_k;
+    const Request request = greedy(random_prompt(1, is_long ? 530 : 75), kLetters);
+    EngineSettings alone;
+    alone.context = 640;
+    Engine engine = make_engine(alone, model);
+    const Trace expected = trace_of(engine, request);
+    ASSERT_EQ(expected.tokens.size(), static_cast<std::size_t>(kLetters));
+    struct Variant {
+      int threads;
+      std::int64_t batch;
+      bool scatter;
+    };
+    for (const Variant& v :
+         {Variant{1, 1, true}, Variant{2, 7, false}, Variant{3, 64, true}, Variant{4, 512, false}}) {
+      EngineSettings s = alone;
+      s.threads = v.threads;
+      s.batch = v.batch;
+      s.scatter = v.scatter;
+      Engine other = make_engine(s, model);
+      EXPECT_EQ(trace_of(other, request), expected)
+          << to_string(dtype) << ", " << v.threads << " threads, -b " << v.batch;
+    }
+  }
+}
+
+TEST(LogitBytes, DoNotDependOnFifteenOthersThatComeAndGo) {
+  for (const DType dtype : {DType::q4_0, DType::q6_k, DType::bf16}) {
+    const auto model = model_of(dtype);
+    std::vector<Request> requests;
+    for (std::uint64_t i = 0; i < 16; ++i)
+      requests.push_back(
+          greedy(random_prompt(i, 3 + i * 37 % 190), static_cast<std::int64_t>(2 + i * 11 % 40)));
+    std::vector<Trace> expected;
+    {
+      EngineSettings alone;
+      Engine engine = make_engine(alone, model);
+      for (const Request& request : requests) expected.push_back(trace_of(engine, request));
+    }
+    EngineSettings s;
+    s.sequences = 16;
+    s.batch = 50;
+    s.threads = 2;
+    s.scatter = true;
+    Engine engine = make_engine(s, model);
+    std::vector<Trace> traces(requests.size());
+    std::size_t submitted = 0, most = 0;
+    for (bool more = true; more || submitted < requests.size();) {
+      if (submitted < requests.size()) {  // one more with every step
+        Request request = requests[submitted];
+        test::record(request, traces[submitted++]);
+        engine.submit(std::move(request));
+      }
+      more = engine.step();
+      most = std::max(most, engine.stats().running);
+    }
+    EXPECT_GT(most, 8U);
+    for (std::size_t i = 0; i < traces.size(); ++i)
+      EXPECT_EQ(traces[i], expected[i]) << to_string(dtype) << ", sequence " << i;
+  }
+}
+
+TEST(LogitBytes, AreTheSameTwentyTimes) {
+  EngineSettings s;
+  s.sequences = 2;
+  s.threads = 2;
+  s.batch = 40;
+  Engine engine = make_engine(s, model_of(DType::q4_0));
+  const Request request = greedy(random_prompt(1, 100), kLetters);
+  const Trace first = trace_of(engine, request);
+  for (std::uint64_t i = 1; i < 20; ++i) {
+    engine.submit(greedy(random_prompt(50 + i, 5 * i), 3));  // leaves its traces in pages and buffers
+    EXPECT_EQ(trace_of(engine, request), first) << "time " << i;
+  }
+}
+
+TEST(LogitBytes, OfQuantisedWeightsAreTheSameOnEveryInstructionSet) {
+  for (const DType dtype : weight_types(true)) {
+    const auto model = model_of(dtype);
+    const Request request = greedy(random_prompt(2, 70), kLetters);
+    const Trace expected = trace_with(backends::kernels_baseline(), model, request, 64);
+    for (const Isa isa : available_isas())
+      if (isa != Isa::amx) {
+        EXPECT_EQ(trace_with(backends::kernels_for(isa), model, request, 64), expected)
+            << to_string(dtype) << ", " << to_string(isa);
+      }
+  }
+}
+
+#if defined(__x86_64__)
+
+bool machine_has(Isa isa) {
+  const auto here = available_isas();
+  return std::find(here.begin(), here.end(), isa) != here.end();
+}
+
+/// The machine's tiles, or emulated ones.
+class LogitBytesOfAmx : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!machine_has(Isa::avx512))
+      GTEST_SKIP() << "SKIPPED: this machine has no AVX-512, which the AMX kernels use";
+    if (!machine_has(Isa::amx)) emulation_.emplace();
+  }
+  void TearDown() override {
+    if (!emulation_) return;
+    EXPECT_GT(backends::InstructionEmulation::instructions(), before_) << "nothing was emulated";
+  }
+
+ private:
+  std::optional<backends::InstructionEmulation> emulation_;
+  long long before_ = backends::InstructionEmulation::instructions();
+};
+
+TEST_F(LogitBytesOfAmx, AreThoseOfAvx512WhereItsLinearsAreQuantised) {
+  backends::Kernels linears = backends::kernels_avx512();
+  std::copy(std::begin(backends::kernels_amx().linear), std::end(backends::kernels_amx().linear),
+            std::begin(linears.linear));
+  linears.word_rows = backends::kernels_amx().word_rows;
+  for (const DType dtype : {DType::q4_0, DType::q8_0, DType::q5_k, DType::q6_k}) {
+    const auto model = model_of(dtype);
+    const Request request = greedy(random_prompt(3, 40), 3);
+    const Trace expected = trace_with(backends::kernels_avx512(), model, request, 64);
+    EXPECT_EQ(trace_with(linears, model, request, 64, 2), expected) << to_string(dtype);
+  }
+}
+
+/// Largest difference of two traces' logits, over the largest logit.
+float largest_difference(const Trace& a, const Trace& b) {
+  float difference = 0, largest = 0;
+  for (std::size_t at = 0; at < a.logits.size(); at += sizeof(float)) {
+    float x = 0, y = 0;
+    std::memcpy(&x, a.logits.data() + at, sizeof x);
+    std::memcpy(&y, b.logits.data() + at, sizeof y);
+    difference = std::max(difference, std::abs(x - y));
+    largest = std::max(largest, std::abs(x));
+  }
+  return difference / largest;
+}
+
+TEST_F(LogitBytesOfAmx, DoNotDependOnTheBatchAndAreNearThoseOfAvx512) {
+  for (const DType dtype : {DType::q4_k, DType::bf16}) {
+    const auto model = model_of(dtype);
+    const Request request = greedy(random_prompt(4, 70), 3);
+    const Trace whole = trace_with(backends::kernels_amx(), model, request, 512);
+    for (const std::int64_t batch : {1, 7, 64})
+      EXPECT_EQ(trace_with(backends::kernels_amx(), model, request, batch, 2), whole)
+          << to_string(dtype) << ", -b " << batch;
+    const Trace near = trace_with(backends::kernels_avx512(), model, request, 512);
+    ASSERT_EQ(near.tokens, whole.tokens) << to_string(dtype);
+    EXPECT_LT(largest_difference(near, whole), 1e-3F) << to_string(dtype);
+  }
+}
+
+#endif
+
+}  // namespace
+}  // namespace quipu::engine
