@@ -163,7 +163,7 @@ TEST(LogitBytes, AreTheSameTwentyTimes) {
 TEST(LogitBytes, OfQuantisedWeightsAreTheSameOnEveryInstructionSet) {
   for (const DType dtype : weight_types(true)) {
     const auto model = model_of(dtype);
-    const Request request = greedy(random_prompt(2, 70), kLetters);
+    const Request request = greedy(random_prompt(2, 40), 3);
     const Trace expected = trace_with(backends::kernels_baseline(), model, request, 64);
     for (const Isa isa : available_isas())
       if (isa != Isa::amx) {
@@ -227,7 +227,7 @@ float largest_difference(const Trace& a, const Trace& b) {
 TEST_F(LogitBytesOfAmx, DoNotDependOnTheBatchAndAreNearThoseOfAvx512) {
   for (const DType dtype : {DType::q4_k, DType::bf16}) {
     const auto model = model_of(dtype);
-    const Request request = greedy(random_prompt(4, 70), 3);
+    const Request request = greedy(random_prompt(4, 40), 2);
     const Trace whole = trace_with(backends::kernels_amx(), model, request, 512);
     for (const std::int64_t batch : {1, 7, 64})
       EXPECT_EQ(trace_with(backends::kernels_amx(), model, request, batch, 2), whole)
