@@ -7,10 +7,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli.hpp"
 #include "commands.hpp"
+#include "core/cpu_features.hpp"
 #include "core/error.hpp"
 #include "core/threads.hpp"
 #include "flags.hpp"
@@ -38,7 +40,12 @@ struct Row {
   std::string test;
   std::int64_t threads = 0, batch = 0;
   double median = 0, min = 0, max = 0;  ///< tokens per second over all sequences
-  std::optional<double> peak_fraction;
+  /// The machine's own rate, in bytes or operations per second, and the part of it that was reached.
+  struct Peak {
+    double rate = 0, fraction = 0;
+    const char* of = "";  ///< "read bandwidth", "int8", "float" or "bf16"
+  };
+  std::optional<Peak> peak;
 };
 
 /// Fixed ids spread over the vocabulary: what they mean does not change the work.
@@ -152,14 +159,25 @@ Row measure(std::string test, std::int64_t repetitions, Measure&& once) {
 /// are counted, which is too many.
 struct Work {
   double operations_per_token = 0, weight_bytes = 0;
+  double float_operations = 0, bf16_operations = 0;  ///< of them, with weights that are not quantised
   explicit Work(const models::Model& model) {
     const bool tied = model.file().find_tensor("output.weight") == nullptr;
     for (const TensorView& tensor : model.file().tensors()) {
       const bool embedding = tensor.name == "token_embd.weight";
       if (!embedding || tied) weight_bytes += static_cast<double>(tensor.bytes());
-      if (!embedding && tensor.name != "output.weight" && tensor.rows() > 1)
-        operations_per_token += 2 * static_cast<double>(tensor.elements());
+      if (embedding || tensor.name == "output.weight" || tensor.rows() <= 1) continue;
+      const double operations = 2 * static_cast<double>(tensor.elements());
+      operations_per_token += operations;
+      if (info(tensor.dtype).block_size == 1) float_operations += operations;
+      if (tensor.dtype == DType::bf16) bf16_operations += operations;
     }
+  }
+  /// The peak that prompts are measured by: that of the arithmetic which most of the weights take.
+  Row::Peak prefill_peak(int threads, double tokens_per_second) const {
+    const bool floats = float_operations > operations_per_token / 2;
+    const bool bf16 = bf16_operations > operations_per_token / 2 && detect_isa() == Isa::amx;
+    const double rate = floats ? measure_float_peak(threads, bf16) : measure_int8_peak(threads);
+    return {rate, tokens_per_second * operations_per_token / rate, bf16 ? "bf16" : floats ? "float" : "int8"};
   }
 };
 
@@ -200,9 +218,7 @@ class Bencher {
       if (prompt == 0) continue;
       Row row =
           measure(test_name("pp", prompt, depth), flags_.repetitions, [&] { return bench.prefill(prompt); });
-      if (flags_.peak)
-        row.peak_fraction =
-            row.median * work_.operations_per_token / measure_int8_peak(static_cast<int>(threads));
+      if (flags_.peak) row.peak = work_.prefill_peak(static_cast<int>(threads), row.median);
       add(std::move(row));
     }
     for (const std::int64_t generate : flags_.generates) {
@@ -214,9 +230,9 @@ class Bencher {
         const double cache =
             static_cast<double>(memory.kv) / static_cast<double>(memory.context * options.sequences);
         const double positions = static_cast<double>(sequences * (depth + generate / 2));
-        row.peak_fraction = row.median / static_cast<double>(sequences) *
-                            (work_.weight_bytes + cache * positions) /
-                            measure_read_bandwidth(static_cast<int>(threads));
+        const double rate = measure_read_bandwidth(static_cast<int>(threads));
+        const double bytes = work_.weight_bytes + cache * positions;  // of a step
+        row.peak = {rate, row.median / static_cast<double>(sequences) * bytes / rate, "read bandwidth"};
       }
       add(std::move(row));
     }
@@ -237,10 +253,15 @@ void print_json(const std::vector<Row>& rows) {
     object["threads"] = row.threads;
     object["batch"] = row.batch;
     object["tokens_per_second"] = {{"median", row.median}, {"min", row.min}, {"max", row.max}};
-    object["peak_fraction"] = row.peak_fraction ? json::value(*row.peak_fraction) : json::value(nullptr);
+    object["peak_fraction"] = row.peak ? json::value(row.peak->fraction) : json::value(nullptr);
+    object["peak"] = row.peak ? json::value({{"of", row.peak->of}, {"per_second", row.peak->rate}}) : nullptr;
     list.push_back(std::move(object));
   }
   write_stdout(json::serialize(list) + "\n");
+}
+
+const char* bytes_or_operations(const Row::Peak& peak) {
+  return std::string_view(peak.of) == "read bandwidth" ? "GB/s" : "GOPS";
 }
 
 void print_table(const std::vector<Row>& rows) {
@@ -250,7 +271,10 @@ void print_table(const std::vector<Row>& rows) {
   for (const Row& row : rows)
     text += fmt::format("| {} | {} | {} | {:.1f} | {:.1f} | {:.1f} | {} |\n", row.test, row.threads,
                         row.batch, row.median, row.min, row.max,
-                        row.peak_fraction ? fmt::format("{:.1f} %", 100 * *row.peak_fraction) : "");
+                        row.peak
+                            ? fmt::format("{:.1f} % of {:.1f} {} ({})", 100 * row.peak->fraction,
+                                          row.peak->rate * 1e-9, bytes_or_operations(*row.peak), row.peak->of)
+                            : "");
   write_stdout(text);
 }
 
@@ -292,7 +316,7 @@ void add_bench(CLI::App& app) {
                  "measured repetitions after a warm-up");
   choice_option(command, "-o,--output", flags->output, {"md", "json"}, "how to print");
   flag_option(command, "--peak", flags->peak,
-              "measure read bandwidth and int8 peak too, and print the share reached");
+              "measure the machine's read bandwidth and arithmetic peak too, and print the share reached");
   group_options(command, "Measurement");
   flags->engine.add(command, false);
   on_run(command, [flags] {

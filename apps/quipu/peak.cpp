@@ -69,8 +69,8 @@ struct alignas(64) TileConfig {
   std::uint8_t rows[16] = {};
 };
 
-/// Operations: four tile products of 16 x 16 x 64 an iteration.
-__attribute__((target("amx-tile,amx-int8"))) void multiply_tiles() {
+/// Eight full tiles.
+__attribute__((target("amx-tile"))) void configure_tiles() {
   TileConfig config;
   for (int i = 0; i < 8; ++i) {
     config.rows[i] = 16;
@@ -78,6 +78,11 @@ __attribute__((target("amx-tile,amx-int8"))) void multiply_tiles() {
   }
   asm volatile("" ::"m"(config) : "memory");  // all of it is stored before the load below reads it
   _tile_loadconfig(&config);
+}
+
+/// Operations: four tile products of 16 x 16 x 64 an iteration.
+__attribute__((target("amx-tile,amx-int8"))) void multiply_tiles(int) {
+  configure_tiles();
   for (long i = 0; i < kIterations; ++i) {
     _tile_dpbusd(0, 4, 6);
     _tile_dpbusd(1, 4, 7);
@@ -87,6 +92,19 @@ __attribute__((target("amx-tile,amx-int8"))) void multiply_tiles() {
   _tile_release();
 }
 constexpr double kTileOperations = 4.0 * 16 * 16 * 64 * 2;
+
+/// The same of bfloat16: 16 x 16 x 32. What tiles hold after their configuration is 0.
+__attribute__((target("amx-tile,amx-bf16"))) void multiply_tiles_bf16(int) {
+  configure_tiles();
+  for (long i = 0; i < kIterations; ++i) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_release();
+}
+constexpr double kTileBf16Operations = 4.0 * 16 * 16 * 32 * 2;
 
 __attribute__((target("avx512f,avx512bw,avx512vnni"))) void multiply_avx512(int seed) {
   __m512i sums[8] = {};
@@ -136,6 +154,35 @@ __attribute__((target("avx2,avxvnni"))) void multiply_avxvnni(int seed) {
 }
 constexpr double kAvxVnniOperations = 4.0 * 8 * 32 * 2;
 
+// Sums of floats: as many chains as hide the latency of two units, small terms, so that no sum leaves the
+// numbers.
+
+__attribute__((target("avx512f"))) void fuse_avx512(int seed) {
+  __m512 sums[8] = {};
+  __m512 a = _mm512_set1_ps(static_cast<float>(seed)), b = _mm512_set1_ps(1e-6F);
+  for (long i = 0; i < kIterations * 4; ++i)
+    for (auto& sum : sums) {
+      sum = _mm512_fmadd_ps(a, b, sum);
+      asm volatile("" : "+v"(a), "+v"(b));
+    }
+  for (int k = 1; k < 8; ++k) sums[0] = _mm512_add_ps(sums[0], sums[k]);
+  use(static_cast<std::uint64_t>(_mm512_cvtss_f32(sums[0])));
+}
+constexpr double kFuseAvx512Operations = 4.0 * 8 * 16 * 2;
+
+__attribute__((target("avx2,fma"))) void fuse_avx2(int seed) {
+  __m256 sums[8] = {};
+  __m256 a = _mm256_set1_ps(static_cast<float>(seed)), b = _mm256_set1_ps(1e-6F);
+  for (long i = 0; i < kIterations * 4; ++i)
+    for (auto& sum : sums) {
+      sum = _mm256_fmadd_ps(a, b, sum);
+      asm volatile("" : "+x"(a), "+x"(b));
+    }
+  for (int k = 1; k < 8; ++k) sums[0] = _mm256_add_ps(sums[0], sums[k]);
+  use(static_cast<std::uint64_t>(_mm256_cvtss_f32(sums[0])));
+}
+constexpr double kFuseAvx2Operations = 4.0 * 8 * 8 * 2;
+
 #elif defined(__aarch64__)
 
 __attribute__((target("arch=armv8.2-a+dotprod"))) void multiply_neon(int seed) {
@@ -164,6 +211,19 @@ __attribute__((target("arch=armv8.2-a+i8mm"))) void multiply_i8mm(int seed) {
 }
 constexpr double kI8mmOperations = 4.0 * 8 * 32 * 2;
 
+void fuse_neon(int seed) {
+  float32x4_t sums[8] = {};
+  float32x4_t a = vdupq_n_f32(static_cast<float>(seed)), b = vdupq_n_f32(1e-6F);
+  for (long i = 0; i < kIterations * 4; ++i)
+    for (auto& sum : sums) {
+      sum = vfmaq_f32(sum, a, b);
+      asm volatile("" : "+w"(a), "+w"(b));
+    }
+  for (int k = 1; k < 8; ++k) sums[0] = vaddq_f32(sums[0], sums[k]);
+  use(static_cast<std::uint64_t>(vgetq_lane_f32(sums[0], 0)));
+}
+constexpr double kFuseNeonOperations = 4.0 * 8 * 4 * 2;
+
 #endif
 
 /// What the compiler makes of it for any processor.
@@ -181,6 +241,55 @@ void multiply_baseline(int seed) {
   use(static_cast<std::uint64_t>(sums[0] ^ sums[7]));
 }
 constexpr double kBaselineOperations = 16.0 * 2;
+
+void fuse_baseline(int seed) {
+  float a[16], b[16], sums[16] = {};
+  for (int k = 0; k < 16; ++k) {
+    a[k] = static_cast<float>(seed + k);
+    b[k] = 1e-6F;
+  }
+  for (long i = 0; i < kIterations; ++i) {
+    for (int k = 0; k < 16; ++k) sums[k] += a[k] * b[k];
+    asm volatile("" : "+m"(a), "+m"(b));
+  }
+  use(static_cast<std::uint64_t>(sums[0] + sums[7]));
+}
+
+/// One thread's loop and the operations of each of its kIterations.
+struct Loop {
+  void (*run)(int seed);
+  double operations;
+};
+
+Loop int8_loop([[maybe_unused]] Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::amx) return {multiply_tiles, kTileOperations};
+  if (isa == Isa::avx512) return {multiply_avx512, kAvx512Operations};
+  if (isa == Isa::avxvnni) return {multiply_avxvnni, kAvxVnniOperations};
+  if (isa == Isa::avx2) return {multiply_avx2, kAvx2Operations};
+#elif defined(__aarch64__)
+  if (isa == Isa::neon) return {multiply_neon, kNeonOperations};
+  if (isa == Isa::i8mm) return {multiply_i8mm, kI8mmOperations};
+#endif
+  return {multiply_baseline, kBaselineOperations};
+}
+
+Loop float_loop([[maybe_unused]] Isa isa, [[maybe_unused]] bool bf16) {
+#if defined(__x86_64__)
+  if (isa == Isa::amx && bf16) return {multiply_tiles_bf16, kTileBf16Operations};
+  if (isa == Isa::amx || isa == Isa::avx512) return {fuse_avx512, kFuseAvx512Operations};
+  if (isa == Isa::avxvnni || isa == Isa::avx2) return {fuse_avx2, kFuseAvx2Operations};
+#elif defined(__aarch64__)
+  if (isa != Isa::baseline) return {fuse_neon, kFuseNeonOperations};
+#endif
+  return {fuse_baseline, kBaselineOperations};
+}
+
+double operations_per_second(int threads, Loop loop) {
+  ThreadPool pool(threads);
+  const double seconds = best_seconds(pool, 20, [&](int thread) { loop.run(thread + 1); });
+  return loop.operations * static_cast<double>(kIterations) * threads / seconds;
+}
 
 }  // namespace
 
@@ -204,32 +313,10 @@ double measure_read_bandwidth(int threads) {
   return static_cast<double>(kBytes) / seconds;
 }
 
-double measure_int8_peak(int threads) {
-  ThreadPool pool(threads);
-  const Isa isa = detect_isa();
-  double operations = kBaselineOperations;
-#if defined(__x86_64__)
-  if (isa == Isa::amx) operations = kTileOperations;
-  if (isa == Isa::avx512) operations = kAvx512Operations;
-  if (isa == Isa::avxvnni) operations = kAvxVnniOperations;
-  if (isa == Isa::avx2) operations = kAvx2Operations;
-#elif defined(__aarch64__)
-  if (isa == Isa::neon) operations = kNeonOperations;
-  if (isa == Isa::i8mm) operations = kI8mmOperations;
-#endif
-  const double seconds = best_seconds(pool, 5, [&](int thread) {
-#if defined(__x86_64__)
-    if (isa == Isa::amx) return multiply_tiles();
-    if (isa == Isa::avx512) return multiply_avx512(thread + 1);
-    if (isa == Isa::avxvnni) return multiply_avxvnni(thread + 1);
-    if (isa == Isa::avx2) return multiply_avx2(thread + 1);
-#elif defined(__aarch64__)
-    if (isa == Isa::neon) return multiply_neon(thread + 1);
-    if (isa == Isa::i8mm) return multiply_i8mm(thread + 1);
-#endif
-    multiply_baseline(thread + 1);
-  });
-  return operations * static_cast<double>(kIterations) * threads / seconds;
+double measure_int8_peak(int threads) { return operations_per_second(threads, int8_loop(detect_isa())); }
+
+double measure_float_peak(int threads, bool bf16) {
+  return operations_per_second(threads, float_loop(detect_isa(), bf16));
 }
 
 }  // namespace quipu::app

@@ -11,4 +11,7 @@ double measure_read_bandwidth(int threads);
 /// data in registers.
 double measure_int8_peak(int threads);
 
+/// The same of float multiply-adds; with `bf16` on AMX of its products of bfloat16.
+double measure_float_peak(int threads, bool bf16);
+
 }  // namespace quipu::app

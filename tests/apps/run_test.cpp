@@ -284,9 +284,39 @@ TEST_F(Run, BenchPrintsTheDocumentedShape) {
   EXPECT_EQ(rows[2].at("threads"), 2);
   EXPECT_EQ(rows[0].at("batch"), 2);
   EXPECT_TRUE(rows[0].at("peak_fraction").is_null());
+  EXPECT_TRUE(rows[0].at("peak").is_null());
   const json::object& rate = rows[0].at("tokens_per_second").as_object();
   EXPECT_LE(rate.at("min").to_number<double>(), rate.at("median").to_number<double>());
   EXPECT_LE(rate.at("median").to_number<double>(), rate.at("max").to_number<double>());
+}
+
+TEST_F(Run, BenchNamesThePeaksItComparesWith) {
+  const auto rows_of = [](const std::filesystem::path& model) {
+    const ProgramResult result = quipu(
+        {"bench", "-m", model.string(), "-p", "16", "-n", "4", "-t", "1", "-r", "1", "-o", "json", "--peak"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return json::parse(result.out);
+  };
+  TinyModelOptions options;
+  options.matrix_dtype = DType::q8_0;
+  write_tiny_model(folder / "q8_0.gguf", options);
+  const json::value floats = rows_of(plain()), quantised = rows_of(folder / "q8_0.gguf");
+  EXPECT_EQ(floats.at(0).at("peak").at("of"), "float");
+  EXPECT_EQ(quantised.at(0).at("peak").at("of"), "int8");
+  // By hand: per layer 64 x (64 + 32 + 32 + 64) of attention and 3 x 64 x 128 of the feed-forward, two
+  // operations each, in two layers.
+  const double operations = 2.0 * 2 * (64 * 192 + 3 * 64 * 128);
+  for (const json::value* rows : {&floats, &quantised}) {
+    const json::value& prompt = rows->at(0);
+    const auto number = [](const json::value& v) { return v.to_number<double>(); };
+    EXPECT_NEAR(number(prompt.at("peak_fraction")) * number(prompt.at("peak").at("per_second")),
+                number(prompt.at("tokens_per_second").at("median")) * operations, operations);
+    EXPECT_EQ(rows->at(1).at("peak").at("of"), "read bandwidth");
+    EXPECT_GT(number(rows->at(1).at("peak").at("per_second")), 1e8);
+  }
+  const ProgramResult table =
+      quipu({"bench", "-m", plain(), "-p", "16", "-n", "0", "-t", "1", "-r", "1", "--peak"});
+  EXPECT_NE(table.out.find("GOPS (float) |"), std::string::npos) << table.out;
 }
 
 TEST_F(Run, BenchMeasuresEveryCombinationOfItsLists) {
