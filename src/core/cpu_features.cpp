@@ -23,9 +23,10 @@ namespace {
 constexpr std::array kAllIsas{Isa::baseline, Isa::avx2, Isa::avxvnni, Isa::avx512,
                               Isa::amx,      Isa::neon, Isa::i8mm};
 
-#if defined(__x86_64__)
-
 constexpr bool has(std::uint32_t word, int bit) { return (word >> bit & 1U) != 0; }
+constexpr int kOsxsave = 27;  // of leaf 1, ECX: XCR0 can be read
+
+#if defined(__x86_64__)
 
 // Which register files the operating system saves (XCR0). Inline assembly, because the intrinsic needs a
 // target flag that this file must not be built with.
@@ -46,29 +47,18 @@ bool request_tiles() {
 #endif
 }
 
-// Bit numbers: Intel SDM volume 2, CPUID leaves 1 and 7; volume 1, chapter 13 (XCR0).
 std::vector<Isa> detect() {
-  std::vector<Isa> here{Isa::baseline};
+  X86Words words;
   std::uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return here;
-  const bool osxsave = has(ecx, 27), avx = has(ecx, 28), fma = has(ecx, 12), f16c = has(ecx, 29);
-  if (!osxsave || !avx) return here;
-  const std::uint64_t state = enabled_state();
-  const auto saved = [state](std::uint64_t mask) { return (state & mask) == mask; };
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return here;
-  const std::uint32_t subleaves = eax;
-  const bool avx2 = has(ebx, 5);
-  if (!(avx2 && fma && f16c && saved(0x6))) return here;
-  here.push_back(Isa::avx2);
-  const bool avx512 =
-      has(ebx, 16) && has(ebx, 17) && has(ebx, 30) && has(ebx, 31) && has(ecx, 1) && has(ecx, 11);
-  const bool amx = has(edx, 22) && has(edx, 24) && has(edx, 25);
-  if (subleaves >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && has(eax, 4))
-    here.push_back(Isa::avxvnni);
-  if (!(avx512 && saved(0xE6))) return here;
-  here.push_back(Isa::avx512);
-  if (amx && saved(0x60000) && request_tiles()) here.push_back(Isa::amx);
-  return here;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0) words.leaf1_ecx = ecx;
+  if (has(words.leaf1_ecx, kOsxsave)) words.saved = enabled_state();
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0) {
+    words.leaf7_ebx = ebx;
+    words.leaf7_ecx = ecx;
+    words.leaf7_edx = edx;
+    if (eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0) words.leaf7_1_eax = eax;
+  }
+  return isas_of(words, request_tiles);
 }
 
 #elif defined(__aarch64__) && defined(__linux__)
@@ -88,6 +78,23 @@ std::vector<Isa> detect() { return {Isa::baseline}; }
 #endif
 
 }  // namespace
+
+// Bit numbers: Intel SDM volume 2, CPUID leaves 1 and 7; volume 1, chapter 13 (XCR0).
+std::vector<Isa> isas_of(const X86Words& words, bool (*ask_for_tiles)()) {
+  std::vector<Isa> here{Isa::baseline};
+  const std::uint32_t first = words.leaf1_ecx, b = words.leaf7_ebx, c = words.leaf7_ecx, d = words.leaf7_edx;
+  const auto saved = [&](std::uint64_t mask) { return (words.saved & mask) == mask; };
+  const bool avx = has(first, kOsxsave) && has(first, 28), fma = has(first, 12), f16c = has(first, 29);
+  if (!(avx && fma && f16c && has(b, 5) && saved(0x6))) return here;
+  here.push_back(Isa::avx2);
+  if (has(words.leaf7_1_eax, 4)) here.push_back(Isa::avxvnni);
+  const bool avx512 = has(b, 16) && has(b, 17) && has(b, 30) && has(b, 31) && has(c, 1) && has(c, 11);
+  if (!(avx512 && saved(0xE6))) return here;
+  here.push_back(Isa::avx512);
+  const bool amx = has(d, 22) && has(d, 24) && has(d, 25);
+  if (amx && saved(0x60000) && ask_for_tiles()) here.push_back(Isa::amx);
+  return here;
+}
 
 std::string_view to_string(Isa isa) {
   switch (isa) {

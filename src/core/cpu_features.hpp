@@ -1,8 +1,10 @@
 // What this processor can do, and which kernels to use.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace quipu {
 
@@ -22,6 +24,18 @@ std::string_view to_string(Isa isa);
 /// The families this machine supports, ascending from `baseline`. The first call asks the kernel for AMX tile
 /// permission; where it refuses, `amx` is not among them.
 std::span<const Isa> available_isas();
+
+/// What an x86-64 processor and its operating system say: registers of CPUID (leaves that are not there: 0)
+/// and the register files that are saved (XCR0).
+struct X86Words {
+  std::uint32_t leaf1_ecx = 0;
+  std::uint32_t leaf7_ebx = 0, leaf7_ecx = 0, leaf7_edx = 0;
+  std::uint32_t leaf7_1_eax = 0;
+  std::uint64_t saved = 0;
+};
+/// The families these words give, ascending. `ask_for_tiles` is called where everything else speaks for AMX:
+/// false when the kernel refuses.
+std::vector<Isa> isas_of(const X86Words& words, bool (*ask_for_tiles)());
 
 /// The last of `available_isas()`.
 Isa detect_isa();

@@ -145,6 +145,43 @@ TEST(Isa, AgreesWithTheFlagsInProcCpuinfo) {
   }
 }
 
+int asked = 0;
+
+// Bits by name in the Intel SDM, volume 2, CPUID; XCR0: volume 1, chapter 13.
+TEST(Isa, AmxNeedsThePermissionOfTheKernel) {
+  const auto granted = [] { return ++asked > 0; };
+  const auto refused = [] { return ++asked == 0; };
+  using Isas = std::vector<Isa>;
+  X86Words words;                                                         // of a Sapphire Rapids
+  words.leaf1_ecx = 1U << 12 | 1U << 27 | 1U << 28 | 1U << 29;            // FMA OSXSAVE AVX F16C
+  words.leaf7_ebx = 1U << 5 | 1U << 16 | 1U << 17 | 1U << 30 | 1U << 31;  // AVX2 AVX512F DQ BW VL
+  words.leaf7_ecx = 1U << 1 | 1U << 11;                                   // AVX512_VBMI _VNNI
+  words.leaf7_edx = 1U << 22 | 1U << 24 | 1U << 25;                       // AMX-BF16 -TILE -INT8
+  words.leaf7_1_eax = 1U << 4;                                            // AVX-VNNI
+  words.saved =
+      1U << 1 | 1U << 2 | 1U << 5 | 1U << 6 | 1U << 7 | 1U << 17 | 1U << 18;  // SSE AVX, opmask ZMM, tiles
+  const Isas without{Isa::baseline, Isa::avx2, Isa::avxvnni, Isa::avx512};
+  Isas with = without;
+  with.push_back(Isa::amx);
+  EXPECT_EQ(isas_of(words, granted), with);
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(isas_of(words, refused), without);
+  EXPECT_EQ(asked, 2);
+  // Without tiles in the processor or in what the system saves nobody is asked.
+  X86Words less = words;
+  less.saved &= ~(1U << 18);
+  EXPECT_EQ(isas_of(less, granted), without);
+  less = words;
+  less.leaf7_edx &= ~(1U << 22);
+  EXPECT_EQ(isas_of(less, granted), without);
+  less = words;
+  less.saved &= ~(1U << 7);
+  EXPECT_EQ(isas_of(less, granted), (Isas{Isa::baseline, Isa::avx2, Isa::avxvnni}));
+  less.leaf1_ecx &= ~(1U << 27);
+  EXPECT_EQ(isas_of(less, granted), Isas{Isa::baseline});
+  EXPECT_EQ(asked, 2);
+}
+
 TEST(Isa, TheVariableForcesALowerFamily) {
   {
     const Variable variable("QUIPU_ISA", "");
