@@ -95,8 +95,9 @@ TEST_F(Run, APipeGetsTheTextAndNothingElse) {
 TEST_F(Run, ThreadsBatchAndPromptFormDoNotChangeTheTokens) {
   const std::string prompt = "the hello the other the hello other tell the he hello";
   const json::value tokens = run_json({"-p", prompt}).at("tokens");
-  for (const Arguments& flags : {Arguments{"-t", "1"}, Arguments{"-t", "3"}, Arguments{"-b", "1"},
-                                 Arguments{"-b", "7"}, Arguments{"-c", "300"}, Arguments{"--no-mmap"}}) {
+  for (const Arguments& flags :
+       {Arguments{"-t", "1"}, Arguments{"-t", "3"}, Arguments{"-b", "1"}, Arguments{"-b", "7"},
+        Arguments{"-c", "300"}, Arguments{"--no-mmap"}, Arguments{"--mlock"}, Arguments{"--no-huge-pages"}}) {
     Arguments arguments{"-p", prompt};
     arguments.insert(arguments.end(), flags.begin(), flags.end());
     EXPECT_EQ(run_json(arguments).at("tokens"), tokens) << flags[0];

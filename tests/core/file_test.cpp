@@ -94,6 +94,45 @@ TEST_P(MappedFileModes, AnEmptyFileIsAnEmptySpan) {
   EXPECT_TRUE(file.lock());
 }
 
+/// Of this process, in KiB (proc(5)).
+long locked_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmLck:")) return std::stol(line.substr(6));
+  return -1;
+}
+
+TEST_P(MappedFileModes, LocksItsBytesOrSaysThatItCannot) {
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "SKIPPED: sanitizers make mlock do nothing";
+#endif
+#endif
+  const std::string text(300'000, 'x');
+  folder_.write("a", text);
+  const long before = locked_memory();
+  {
+    MappedFile file(folder_ / "a", GetParam());
+    if (file.lock()) {
+      EXPECT_EQ(locked_memory() - before, 74 * 4);  // pages of 4 KiB
+    } else {
+      EXPECT_EQ(locked_memory(), before);
+    }
+  }
+  EXPECT_EQ(locked_memory(), before);
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+  const rlimit none{0, limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &none), 0);
+  {
+    const NoPrivileges nobody;
+    MappedFile file(folder_ / "a", GetParam());
+    EXPECT_FALSE(file.lock());
+    EXPECT_EQ(text_of(file.bytes()), text);
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+}
+
 TEST_P(MappedFileModes, MovesLeaveNothingBehind) {
   folder_.write("a", "first");
   folder_.write("b", "second");
