@@ -188,6 +188,7 @@ TEST(CpuAttention, RowsDoNotDependOnChunkingCompanyOrPageNumbers) {
       };
       const std::vector<float> want = in_chunks(140, {0, 1, 2}, false);
       EXPECT_EQ(byte_difference(in_chunks(1, {4, 9, 0}, false), want), "") << s.name << ", one by one";
+      EXPECT_EQ(byte_difference(in_chunks(5, {8, 3, 11}, false), want), "") << s.name << ", five by five";
       EXPECT_EQ(byte_difference(in_chunks(35, {13, 1, 8}, true), want), "") << s.name << ", in company";
     }
   }

@@ -159,6 +159,24 @@ TEST(CpuLinear, StaysWithinTheQuantisationErrorAndGivesTheSameBytesOnEveryIsa) {
   }
 }
 
+/// Kernels take rows in blocks of several sizes: all ways to come to a number of them.
+TEST(CpuLinear, GivesARowTheSameBytesAmongAnyNumberOfOthers) {
+  for (const DType dtype : weight_dtypes()) {
+    const Sample s = make_sample({dtype, 256, 21, true}, random_table(kRows, 256, 11));
+    for (const CpuVariant& cpu : cpu_by_isa()) {
+      OpProgram program(s.op, {cpu.backend}, kRows);
+      const BatchSequence sequence = whole_sequence(kRows, {0, 1});
+      const std::vector<float> all = program.run({&sequence, 1});
+      for (std::int32_t rows = 1; rows <= 40; ++rows) {
+        const BatchSequence part = whole_sequence(rows, {0, 1});
+        const std::span<const float> want(all.data(), static_cast<std::size_t>(rows * program.width()));
+        EXPECT_EQ(byte_difference(program.run({&part, 1}), want), "")
+            << to_string(dtype) << ", " << rows << " rows, " << cpu.name;
+      }
+    }
+  }
+}
+
 TEST(CpuLinear, GivesTheSameBytesForAnyNumberOfThreads) {
   for (const DType dtype : weight_dtypes())
     for (const std::int64_t n : {5, 130}) {
