@@ -99,7 +99,9 @@ ProgramResult quipu(const std::vector<std::string>& arguments, const ProgramOpti
   }
   if (fds[2].fd >= 0) ::close(fds[2].fd);
   int status = 0;
-  ::waitpid(child, &status, 0);
+  rusage used{};
+  ::wait4(child, &status, 0, &used);
+  result.peak_memory = used.ru_maxrss;
   result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
 }

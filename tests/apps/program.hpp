@@ -18,6 +18,7 @@ struct ProgramOptions {
 struct ProgramResult {
   int status = -1;  ///< exit status, 128 + signal when killed
   std::string out, err;
+  long peak_memory = 0;  ///< most that was resident, in KiB
 };
 
 /// `quipu ARGUMENTS`; killed (status 137) after two minutes.

@@ -106,6 +106,23 @@ TEST_F(Run, ThreadsBatchAndPromptFormDoNotChangeTheTokens) {
   EXPECT_EQ(run_json({"-f", (folder / "prompt.txt").string()}).at("tokens"), tokens);
 }
 
+// Mapped, read or moved into huge pages: the weights are there once. A second copy would make it twice the
+// file.
+TEST_F(Run, TheWeightsAreInMemoryOnce) {
+  const auto path = default_model_path();
+  QUIPU_REQUIRE_MODEL(path);
+  const auto file = static_cast<double>(std::filesystem::file_size(path)) / 1024;
+  for (const Arguments& flags : {Arguments{}, Arguments{"--no-huge-pages"}, Arguments{"--no-mmap"}}) {
+    Arguments arguments{"run", "-m", path.string(), "-p", "Hello", "-n",
+                        "30",  "-b", "32",          "-c", "256",   "--ignore-eos"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const ProgramResult result = quipu(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_GT(static_cast<double>(result.peak_memory), 0.8 * file) << arguments.back();
+    EXPECT_LT(static_cast<double>(result.peak_memory), 1.6 * file) << arguments.back();
+  }
+}
+
 TEST_F(Run, ReadsThePromptFromStandardInput) {
   const json::value tokens = run_json({"-p", "hello"}).at("tokens");
   ProgramOptions options;

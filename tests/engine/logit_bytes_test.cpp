@@ -42,7 +42,7 @@ std::vector<DType> weight_types(bool quantised_only = false) {
   return types;
 }
 
-/// The CPU backend with a table of kernels, whatever the machine has.
+/// The CPU backend with a table of kernels, whatever the machine has. Notes the outputs of every step.
 class WithKernels final : public backends::Backend {
  public:
   WithKernels(const backends::Kernels& kernels, int threads)
@@ -61,10 +61,28 @@ class WithKernels final : public backends::Backend {
   }
   std::unique_ptr<backends::Plan> compile(const graph::Graph& graph, backends::NodeRange nodes,
                                           const graph::MemoryPlan& memory) override {
-    return backends::cpu::compile_plan(graph, nodes, memory, kernels_, threads_, *this);
+    return std::make_unique<Noted>(
+        backends::cpu::compile_plan(graph, nodes, memory, kernels_, threads_, *this), outputs);
   }
 
+  std::vector<std::size_t> outputs;  ///< rows of logits, by step
+
  private:
+  class Noted final : public backends::Plan {
+   public:
+    Noted(std::unique_ptr<backends::Plan> plan, std::vector<std::size_t>& outputs)
+        : plan_(std::move(plan)), outputs_(outputs) {}
+    void run(const graph::Step& step, std::byte* scratch) override {
+      outputs_.push_back(step.output_rows.size());
+      plan_->run(step, scratch);
+    }
+    std::size_t private_bytes() const override { return plan_->private_bytes(); }
+
+   private:
+    std::unique_ptr<backends::Plan> plan_;
+    std::vector<std::size_t>& outputs_;
+  };
+
   const backends::Kernels& kernels_;
   std::shared_ptr<ThreadPool> threads_;
   std::unique_ptr<backends::Backend> cpu_;
@@ -79,6 +97,23 @@ Trace trace_with(const backends::Kernels& kernels, const std::shared_ptr<const m
   options.backends = {std::make_shared<WithKernels>(kernels, threads)};
   Engine engine(model, std::move(options));
   return trace_of(engine, request);
+}
+
+TEST(LogitRows, AreComputedOnlyWhereATokenIsDrawn) {
+  EngineSettings settings;
+  settings.batch = 40;
+  settings.sequences = 2;
+  EngineOptions options = test::engine_options(settings);
+  const auto backend = std::make_shared<WithKernels>(backends::kernels_for(detect_isa()), 1);
+  options.backends = {backend};
+  Engine engine(test::shared_tiny_model(), std::move(options));
+  engine.submit(greedy(random_prompt(1, 100), 3));
+  engine.submit(greedy(random_prompt(2, 10), 2));
+  while (engine.step()) {
+  }
+  // 40 rows of the first prompt; the other one's 10, which has its first token, and 30 more; its next and the
+  // last 30 of the first; then the first alone.
+  EXPECT_EQ(backend->outputs, (std::vector<std::size_t>{0, 1, 2, 1, 1}));
 }
 
 TEST(LogitBytes, DoNotDependOnThreadsBatchOrPages) {
