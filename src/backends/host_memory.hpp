@@ -18,10 +18,10 @@ class HostDevice : public std::enable_shared_from_this<HostDevice> {
   static std::shared_ptr<HostDevice> create(std::string name, std::string description,
                                             std::uint64_t memory_budget);
 
-  /// `bytes` zeroed bytes, aligned to 64, to 2 MiB from 4 MiB on (huge pages where the system has them).
-  /// Pages cost memory only once they are touched, but the budget is charged in full. The device lives on
-  /// while its buffers do. Throws `Error` (out_of_memory) that names the device, the bytes asked and those
-  /// left.
+  /// `bytes` zeroed bytes, aligned to 64, to 2 MiB from 16 MiB on (huge pages behind the first 2 MiB, where
+  /// the system has them). Pages cost memory only once they are touched, but the budget is charged in full.
+  /// The device lives on while its buffers do. Throws `Error` (out_of_memory) that names the device, the
+  /// bytes asked and those left.
   std::unique_ptr<Buffer> allocate(std::size_t bytes);
   DeviceInfo info() const;
 

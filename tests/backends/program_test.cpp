@@ -289,11 +289,11 @@ TEST(HostDevice, CountsWhatIsAllocatedAgainstItsBudget) {
 TEST(HostDevice, GivesZeroedAlignedMemory) {
   const auto device = backends::HostDevice::create("test:0", "a test", UINT64_MAX);
   for (const std::size_t size :
-       {std::size_t{1}, std::size_t{100}, std::size_t{5000}, (std::size_t{9} << 20) + 3}) {
+       {std::size_t{1}, std::size_t{100}, std::size_t{5000}, (std::size_t{17} << 20) + 3}) {
     const auto buffer = device->allocate(size);
     EXPECT_EQ(buffer->size(), size);
     const auto address = reinterpret_cast<std::uintptr_t>(buffer->data());
-    EXPECT_EQ(address % (size > (std::size_t{4} << 20) ? std::size_t{2} << 20 : 64), 0U) << size;
+    EXPECT_EQ(address % (size > (std::size_t{16} << 20) ? std::size_t{2} << 20 : 64), 0U) << size;
     for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(buffer->data()[i], std::byte{0});
     buffer->data()[0] = buffer->data()[size - 1] = std::byte{1};
   }

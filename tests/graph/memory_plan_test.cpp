@@ -15,10 +15,10 @@ TensorView plan_matrix(std::int64_t k, std::int64_t n) {
   return {"w", DType::f32, {k, n, 1, 1}, g_plan_bytes};
 }
 
-std::size_t bytes_of(const Graph& graph, const MemoryPlan& plan, std::uint32_t value) {
+std::size_t bytes_of(const Graph& graph, std::uint32_t value, std::int64_t tokens, std::int64_t outputs) {
   const ValueInfo& info = graph.values[value];
-  const std::int64_t rows = info.rows == Rows::tokens ? plan.max_tokens : plan.max_outputs;
-  return static_cast<std::size_t>(rows * info.width) * sizeof(float);
+  return static_cast<std::size_t>((info.rows == Rows::tokens ? tokens : outputs) * info.width) *
+         sizeof(float);
 }
 
 struct Lifetime {
@@ -77,22 +77,42 @@ TEST(MemoryPlan, ValuesThatLiveTogetherNeverShareBytes) {
     const Graph graph = random_graph(random);
     const MemoryPlan plan = plan_memory(graph, 1 + round % 5, 1 + round % 3);
     const std::vector<Lifetime> lives = lifetimes(graph);
-    for (std::uint32_t a = 0; a < graph.values.size(); ++a) {
-      if (graph.output.id == a) {
-        EXPECT_EQ(plan.offset[a], SIZE_MAX);
-        continue;
+    // In the largest step and in every smaller one.
+    for (std::int64_t tokens = 1; tokens <= plan.max_tokens; ++tokens)
+      for (std::int64_t outputs = 0; outputs <= plan.max_outputs; ++outputs) {
+        const auto begin = [&](std::uint32_t v) {
+          return plan.place[v].offset(static_cast<std::size_t>(tokens), static_cast<std::size_t>(outputs));
+        };
+        const auto end = [&](std::uint32_t v) { return begin(v) + bytes_of(graph, v, tokens, outputs); };
+        for (std::uint32_t a = 0; a < graph.values.size(); ++a) {
+          if (graph.output.id == a) continue;
+          ASSERT_EQ(begin(a) % MemoryPlan::kAlignment, 0U);
+          ASSERT_LE(end(a), plan.bytes);
+          for (std::uint32_t b = 0; b < a; ++b) {
+            if (graph.output.id == b) continue;
+            const bool together = lives[a].first <= lives[b].last && lives[b].first <= lives[a].last;
+            ASSERT_FALSE(together && begin(a) < end(b) && begin(b) < end(a))
+                << "values " << b << " and " << a << " in round " << round;
+          }
+        }
       }
-      ASSERT_EQ(plan.offset[a] % MemoryPlan::kAlignment, 0U);
-      ASSERT_LE(plan.offset[a] + bytes_of(graph, plan, a), plan.bytes);
-      for (std::uint32_t b = 0; b < a; ++b) {
-        if (graph.output.id == b) continue;
-        const bool together = lives[a].first <= lives[b].last && lives[b].first <= lives[a].last;
-        const bool share = plan.offset[a] < plan.offset[b] + bytes_of(graph, plan, b) &&
-                           plan.offset[b] < plan.offset[a] + bytes_of(graph, plan, a);
-        ASSERT_FALSE(together && share) << "values " << b << " and " << a << " in round " << round;
-      }
-    }
   }
+}
+
+/// A step of one token out of 512 touches a 512th of the buffer.
+TEST(MemoryPlan, ASmallStepUsesTheBeginningOfTheBuffer) {
+  Builder b;
+  const Value x = b.at("x").embed(plan_matrix(16, 4)), y = b.linear(x, plan_matrix(16, 100)),
+              z = b.linear(y, plan_matrix(100, 16));
+  const Value rows = b.gather_outputs(b.add(z, x));
+  const Graph graph = b.finish(b.linear(rows, plan_matrix(16, 1000)));
+  const MemoryPlan plan = plan_memory(graph, 512, 4);
+  // x 64 bytes, y 400 on 448, z 64, the sum 64: y is not over before the sum behind a linear is made.
+  EXPECT_EQ(plan.bytes, 512U * (64 + 448 + 64 + 64) + 4 * 64);
+  EXPECT_EQ(plan.place[z.id].offset(1, 1), 64U + 448);
+  EXPECT_EQ(plan.place[z.id].offset(512, 4), 512U * (64 + 448));
+  EXPECT_EQ(plan.place[rows.id].offset(1, 1), 64U + 448 + 64 + 64);
+  EXPECT_EQ(plan.place[rows.id].offset(512, 4), 512U * (64 + 448 + 64 + 64));
 }
 
 /// A chain of `n` scales: whatever its length, two buffers do.
@@ -117,12 +137,12 @@ TEST(MemoryPlan, TakesTheFirstGapThatFits) {
   const Value end = g.add(g.add(a2, b2), g.linear(wide, plan_matrix(32, 16)));
   const Graph graph = g.finish(g.gather_outputs(end));
   const MemoryPlan plan = plan_memory(graph, 1, 1);
-  EXPECT_EQ(plan.offset[a.id], 0U);
-  EXPECT_EQ(plan.offset[b.id], 64U);
-  EXPECT_EQ(plan.offset[c.id], 192U);
-  EXPECT_EQ(plan.offset[a2.id], 256U);
-  EXPECT_EQ(plan.offset[b2.id], 0U);
-  EXPECT_EQ(plan.offset[wide.id], 64U);
+  EXPECT_EQ(plan.place[a.id].offset(1, 1), 0U);
+  EXPECT_EQ(plan.place[b.id].offset(1, 1), 64U);
+  EXPECT_EQ(plan.place[c.id].offset(1, 1), 192U);
+  EXPECT_EQ(plan.place[a2.id].offset(1, 1), 256U);
+  EXPECT_EQ(plan.place[b2.id].offset(1, 1), 0U);
+  EXPECT_EQ(plan.place[wide.id].offset(1, 1), 64U);
 }
 
 TEST(MemoryPlan, AnEmptyStepNeedsNothing) {
@@ -136,7 +156,7 @@ TEST(MemoryPlan, RowsOfOutputsAreCountedOnTheirOwn) {
   const Value x = b.at("x").embed(plan_matrix(16, 4));
   const Value y = b.scale(b.gather_outputs(x), 2);
   const Graph graph = b.finish(b.linear(y, plan_matrix(16, 1000)));
-  EXPECT_EQ(plan_memory(graph, 100, 1).bytes, 100U * 64 + 64);
+  EXPECT_EQ(plan_memory(graph, 100, 1).bytes, 100U * 64 + 2 * 64);
 }
 
 TEST(MemoryPlan, RefusesWhatDoesNotFitTheAddressSpace) {
@@ -165,8 +185,8 @@ TEST(MemoryPlan, ASumBehindALinearDoesNotTakeThePlaceOfItsInput) {
   const Value sum = b.add(product, x);
   const Graph graph = std::move(b).finish(b.linear(b.gather_outputs(sum), plan_matrix(64, 10)));
   const MemoryPlan plan = plan_memory(graph, 4, 1);
-  EXPECT_NE(plan.offset[sum.id], plan.offset[residual.id]);
-  EXPECT_NE(plan.offset[sum.id], plan.offset[product.id]);
+  EXPECT_NE(plan.place[sum.id].offset(1, 1), plan.place[residual.id].offset(1, 1));
+  EXPECT_NE(plan.place[sum.id].offset(1, 1), plan.place[product.id].offset(1, 1));
 }
 
 }  // namespace

@@ -74,15 +74,17 @@ class Schedule {
     a.width = size(graph_.value(v).width);
     a.rows = graph_.value(v).rows;
     a.is_output = v == graph_.output;
-    a.offset = a.is_output ? 0 : memory_.offset[v.id];
+    a.place = memory_.place[v.id];
     return a;
   }
   Access access(Value v, bool write, Cut cut) const {
     const ValueAt a = at(v);
-    const std::int64_t rows = a.rows == Rows::tokens ? memory_.max_tokens : memory_.max_outputs;
-    const std::size_t begin = a.is_output ? 0 : a.offset;
+    const std::size_t tokens = size(memory_.max_tokens), outputs = size(memory_.max_outputs);
+    const std::size_t rows = a.rows == Rows::tokens ? tokens : outputs;
+    // Values that are apart in the largest step are so in every one.
+    const std::size_t begin = a.is_output ? 0 : a.place.offset(tokens, outputs);
     return {a.is_output ? Access::Space::outputs : Access::Space::scratch, write, begin,
-            begin + a.width * size(rows) * sizeof(float), cut};
+            begin + a.width * rows * sizeof(float), cut};
   }
   static Access shared(std::size_t begin, std::size_t bytes, bool write, Cut cut) {
     return {Access::Space::shared, write, begin, begin + bytes, cut};

@@ -83,13 +83,14 @@ class PlanStep {
 
 /// A value's rows, in the scratch buffer or the step's outputs.
 struct ValueAt {
-  std::size_t offset = 0;
+  graph::MemoryPlan::Place place;
   std::size_t width = 0;
   graph::Rows rows = graph::Rows::tokens;
   bool is_output = false;
 
   float* data(const RunContext& c) const {
-    return is_output ? c.step->outputs : reinterpret_cast<float*>(c.scratch + offset);
+    return is_output ? c.step->outputs
+                     : reinterpret_cast<float*>(c.scratch + place.offset(c.tokens, c.outputs));
   }
   float* row(const RunContext& c, std::size_t r) const { return data(c) + r * width; }
 };

@@ -26,7 +26,8 @@ struct Context {
   std::int64_t width(graph::Value v) const { return graph.value(v).width; }
   float* data(graph::Value v) const {
     if (v == graph.output) return step.outputs;
-    return reinterpret_cast<float*>(scratch + memory.offset[v.id]);
+    return reinterpret_cast<float*>(scratch +
+                                    memory.place[v.id].offset(step.tokens.size(), step.output_rows.size()));
   }
   float* row(graph::Value v, std::int64_t index) const { return data(v) + index * width(v); }
 };
