@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "backends/cpu/cpu_plan.hpp"
 #include "backends/instruction_emulation.hpp"
@@ -21,15 +22,18 @@ using test::random_prompt;
 using test::Trace;
 using test::trace_of;
 
-constexpr std::int64_t kLetters = 8;
+constexpr std::int64_t kLetters = 6;
 
+/// Made once: the slower encoders take longer than the tests.
 std::shared_ptr<const models::Model> model_of(DType dtype) {
+  static std::map<DType, std::shared_ptr<const models::Model>> made;
+  if (const auto found = made.find(dtype); found != made.end()) return found->second;
   test::TinyModelOptions options;
   options.embedding = options.feed_forward = 256;  // what the super-blocks of K-quants need
   options.layers = 1;
   options.trained_context = 1024;
   options.matrix_dtype = options.embedding_dtype = dtype;
-  return test::tiny_model(options);
+  return made[dtype] = test::tiny_model(options);
 }
 
 std::vector<DType> weight_types(bool quantised_only = false) {
