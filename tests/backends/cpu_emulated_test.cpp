@@ -6,32 +6,17 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
-#include <optional>
 #include <random>
 #include <span>
 #include <vector>
 
 #include "backends/cpu/kernels.hpp"
-#include "backends/instruction_emulation.hpp"
-#include "core/cpu_features.hpp"
+#include "backends/cpu_emulated.hpp"
 #include "tensor/dtype.hpp"
 
 #if defined(__x86_64__)
 namespace quipu::backends {
 namespace {
-
-template <class T>
-struct Aligned {
-  explicit Aligned(std::size_t n)
-      : data(static_cast<T*>(std::aligned_alloc(64, (n * sizeof(T) + 127) / 64 * 64))) {
-    std::memset(static_cast<void*>(data), 0, n * sizeof(T));
-  }
-  ~Aligned() { std::free(data); }
-  Aligned(const Aligned&) = delete;
-  Aligned& operator=(const Aligned&) = delete;
-  T* data;
-};
 
 struct Case {
   std::size_t rows, n, k;
@@ -79,23 +64,8 @@ std::vector<float> run(const Kernels& kernels, int slot, const Case& c, const st
   return y;
 }
 
-/// Instructions of the machine, or emulated ones.
-class CpuEmulated : public testing::Test {
+class CpuEmulatedLinear : public CpuEmulated {
  protected:
-  /// Skips where the machine has not even `needed`; emulates what is behind it up to `tested`.
-  bool ready(Isa needed, Isa tested) {
-    const std::span<const Isa> here = available_isas();
-    const auto has = [&](Isa isa) { return std::find(here.begin(), here.end(), isa) != here.end(); };
-    if (!has(needed)) return false;
-    if (!has(tested)) emulation_.emplace();
-    return true;
-  }
-  void TearDown() override {
-    if (!emulated()) return;
-    EXPECT_GT(InstructionEmulation::instructions(), before_) << "nothing was emulated";
-  }
-  bool emulated() const { return emulation_.has_value(); }
-
   void expect_same_bytes(const Kernels& one, const Kernels& other, std::span<const Case> small,
                          std::span<const Case> super) {
     std::mt19937 random(7);
@@ -124,22 +94,18 @@ class CpuEmulated : public testing::Test {
     }
     EXPECT_GE(compared, 13 * super.size());
   }
-
- private:
-  std::optional<InstructionEmulation> emulation_;
-  long long before_ = InstructionEmulation::instructions();
 };
 
-TEST_F(CpuEmulated, AmxGivesTheBytesOfAvx512) {
+TEST_F(CpuEmulatedLinear, AmxGivesTheBytesOfAvx512) {
   if (!ready(Isa::avx512, Isa::amx))
-    GTEST_SKIP() << "SKIPPED: this machine has no AVX-512, which the AMX kernels use";
+    GTEST_SKIP() << "SKIPPED: this machine lacks AVX-512 or its bfloat16, which the AMX kernels use";
   constexpr Case kSmall[] = {{8, 16, 64},   {16, 32, 576}, {17, 33, 96},   {31, 7, 128},
                              {33, 130, 32}, {70, 49, 160}, {512, 48, 576}, {48, 300, 2304}};
   constexpr Case kSuper[] = {{8, 16, 256}, {17, 33, 768}, {33, 130, 512}, {70, 49, 256}};
   expect_same_bytes(kernels_avx512(), kernels_amx(), kSmall, kSuper);
 }
 
-TEST_F(CpuEmulated, AvxVnniGivesTheBytesOfAvx2) {
+TEST_F(CpuEmulatedLinear, AvxVnniGivesTheBytesOfAvx2) {
   if (!ready(Isa::avx2, Isa::avxvnni)) GTEST_SKIP() << "SKIPPED: this machine has no AVX2";
   // One row, a few, as many as take words: 1, 2 to 7, 8 and more.
   constexpr Case kSmall[] = {{1, 16, 64}, {1, 27, 96}, {2, 9, 64}, {7, 17, 32}, {8, 16, 64}, {21, 19, 96}};
@@ -170,9 +136,9 @@ float bf16_product(const std::uint16_t* w, const float* x, std::size_t k) {
   return sum;
 }
 
-TEST_F(CpuEmulated, AmxOfBf16GivesTheBytesOfItsContract) {
+TEST_F(CpuEmulatedLinear, AmxOfBf16GivesTheBytesOfItsContract) {
   if (!ready(Isa::avx512, Isa::amx))
-    GTEST_SKIP() << "SKIPPED: this machine has no AVX-512, which the AMX kernels use";
+    GTEST_SKIP() << "SKIPPED: this machine lacks AVX-512 or its bfloat16, which the AMX kernels use";
   std::mt19937 random(8);
   std::normal_distribution<float> normal;
   for (const Case& c : {Case{1, 16, 64}, Case{1, 45, 40}, Case{2, 33, 576}, Case{7, 5, 8}, Case{5, 37, 64},

@@ -49,15 +49,5 @@ inline void finish(SoftmaxState s, std::size_t v_dim, const float* sink, float* 
   for_lanes(v_dim, [&](std::size_t i, std::size_t m) { store_part(out + i, load(s.values + i) * r, m); });
 }
 
-void attention_merge(const float* partial, std::size_t chunks, std::size_t stride, std::size_t v_dim,
-                     const float* sink, float* out) {
-  const std::size_t v = padded(v_dim);
-  // The states are scratch of this step: the first one becomes the total.
-  auto* states = const_cast<float*>(partial);
-  const SoftmaxState total{states, states + v};
-  for (std::size_t c = 1; c < chunks; ++c) merge(total, {states + c * stride, states + c * stride + v}, v);
-  finish(total, v_dim, sink, out);
-}
-
 }  // namespace
 }  // namespace quipu::backends

@@ -384,7 +384,7 @@ class Schedule {
     s.biases = graph::distance_biases(op);
     s.bias_reach = op.max_distance;
     s.work = private_.work;
-    s.query_tokens = query_tokens(op);
+    s.query_tokens = query_tokens(op, kernels_);
     s.single = single_;
     s.partial = private_.partial;
     counters_.push_back(std::make_unique<std::atomic<std::uint32_t>>(0));

@@ -135,6 +135,8 @@ struct Kernels {
   std::size_t word_rows;
   void (*store_f16)(const float* x, std::uint16_t* y, std::size_t n);
   void (*store_bf16)(const float* x, std::uint16_t* y, std::size_t n);
+  /// Most query rows of one call: enough to share what is done once a span, few enough to balance.
+  std::size_t query_rows;
   void (*attention)(const AttentionArgs&);
   /// Merges `chunks` partial states, `stride` floats apart, and writes one output row.
   void (*attention_merge)(const float* partial, std::size_t chunks, std::size_t stride, std::size_t v_dim,
@@ -207,9 +209,10 @@ constexpr std::size_t linear_scratch(std::size_t k) {
 }
 /// The same for BF16 weights: AMX packs 128 rows of activations in two planes, and 32 weight rows.
 constexpr std::size_t bf16_scratch(std::size_t k) { return (k + 32) * (128 * 4 + 32 * 2) + 4096; }
+/// Floats of a span and queries, or the tiles of both: two planes and a turn of floats.
 constexpr std::size_t attention_scratch(std::size_t head_dim, std::size_t v_dim, std::size_t query_rows) {
-  const std::size_t d = head_dim + 16, v = v_dim + 16;
-  return 4 * (64 * (d + v) + query_rows * (d + 2 * v + 4) + 64) + 4096;
+  const std::size_t d = head_dim + 63, v = v_dim + 63, rows = query_rows + 15;
+  return 4 * (64 * (d + v + (d > v ? d : v)) + rows * (d + 2 * v + 4)) + 16384;
 }
 
 const Kernels& kernels_baseline();

@@ -8,6 +8,7 @@
 
 // The order matters.
 // clang-format off
+#include "backends/cpu/lanes.inl"
 #include "backends/cpu/math.inl"
 #include "backends/cpu/elementwise.inl"
 #include "backends/cpu/experts.inl"
@@ -15,6 +16,7 @@
 #include "backends/cpu/attention_rows.inl"
 #include "backends/cpu/attention_state.inl"
 #include "backends/cpu/attention_span.inl"
+#include "backends/cpu/attention_walk.inl"
 #include "backends/cpu/attention.inl"
 #include "backends/cpu/linear_rows.inl"
 #include "backends/cpu/linear_float.inl"
@@ -46,6 +48,7 @@ constexpr Kernels kKernels = {
     ManyRows::kWords ? ManyRows::kLeastRows : SIZE_MAX,
     store_f16_row,
     store_bf16_row,
+    48,
     attention,
     attention_merge,
     {linear_float<WeightF32>, linear_float<WeightF16>, linear_float<WeightBF16>,

@@ -12,20 +12,6 @@
 namespace quipu::backends {
 namespace {
 
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  std::uint16_t column_bytes[16] = {};
-  std::uint8_t rows[16] = {};
-};
-
-/// GCC 12 declares _tile_loadconfig as reading eight bytes: without the barrier the stores to the rest are
-/// dropped and the next tile instruction faults.
-inline void load_config(const TileConfig& config) {
-  asm volatile("" ::: "memory");
-  _tile_loadconfig(&config);
-  asm volatile("" ::: "memory");
-}
-
 template <class F>
 constexpr bool kFourBits = false;
 template <>

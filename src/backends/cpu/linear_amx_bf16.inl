@@ -5,41 +5,10 @@
 namespace quipu::backends {
 namespace {
 
-constexpr std::size_t kBf16Block = 32;        ///< values of K a tile product sums
-constexpr std::size_t kBf16TileBytes = 1024;  ///< of a full tile
+constexpr std::size_t kBf16Block = 32;  ///< values of K a tile product sums
 constexpr std::size_t kBf16Tokens =
     128;  ///< activation rows packed at a time: with K = 2048 they fill half of L2
 
-/// Rows and columns of a 16 x 16 block of dwords exchanged.
-inline void transpose16(__m512i (&v)[16]) {
-  __m512i t[16];
-  for (int i = 0; i < 16; i += 4) {
-    const __m512i a = _mm512_unpacklo_epi32(v[i], v[i + 1]), b = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-    const __m512i c = _mm512_unpacklo_epi32(v[i + 2], v[i + 3]),
-                  d = _mm512_unpackhi_epi32(v[i + 2], v[i + 3]);
-    t[i] = _mm512_unpacklo_epi64(a, c);
-    t[i + 1] = _mm512_unpackhi_epi64(a, c);
-    t[i + 2] = _mm512_unpacklo_epi64(b, d);
-    t[i + 3] = _mm512_unpackhi_epi64(b, d);
-  }
-  for (int i = 0; i < 4;
-       ++i) {  // quarters: t[i + 4 r] holds columns i, i + 4, i + 8, i + 12 of rows 4 r … 4 r + 3
-    const __m512i a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x44),
-                  b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xee);
-    const __m512i c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x44);
-    const __m512i d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xee);
-    v[i] = _mm512_shuffle_i32x4(a, c, 0x88);
-    v[i + 4] = _mm512_shuffle_i32x4(a, c, 0xdd);
-    v[i + 8] = _mm512_shuffle_i32x4(b, d, 0x88);
-    v[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
-  }
-}
-
-/// 16 values to bfloat16, rounded to nearest even.
-inline __m256i to_bf16(__m512 x) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)); }
-inline __m512 from_bf16(__m256i x) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
-}
 /// 32 values of a row, zeros behind its end, as pairs of the two planes.
 inline void split_bf16(const float* x, std::size_t n, __m512i& hi, __m512i& lo) {
   const std::size_t n0 = n < 16 ? n : 16, n1 = n < 16 ? 0 : n < 32 ? n - 16 : 16;
@@ -88,10 +57,10 @@ inline void pack_activations(const LinearArgs& a, std::size_t t0, std::size_t ro
       }
       transpose16(hi);
       transpose16(lo);
-      std::byte* to = tiles + (t / 16 * blocks + b) * 2 * kBf16TileBytes;
+      std::byte* to = tiles + (t / 16 * blocks + b) * 2 * kTileBytes;
       for (std::size_t p = 0; p < 16; ++p) {
         _mm512_store_si512(to + p * 64, hi[p]);
-        _mm512_store_si512(to + kBf16TileBytes + p * 64, lo[p]);
+        _mm512_store_si512(to + kTileBytes + p * 64, lo[p]);
       }
     }
 }
@@ -114,7 +83,7 @@ struct FewActivations {
 inline FewActivations pack_few(const LinearArgs& a, std::byte* tiles) {
   if (a.rows > 1) {
     pack_activations(a, 0, a.rows, tiles);
-    return {tiles, 64, kBf16TileBytes};
+    return {tiles, 64, kTileBytes};
   }
   const float* row = in_row(a, 0);
   for (std::size_t k = 0; k < a.k; k += kBf16Block) {
@@ -130,7 +99,7 @@ inline FewActivations pack_few(const LinearArgs& a, std::byte* tiles) {
 void bf16_few_rows(const LinearArgs& a) {
   const std::size_t blocks = (a.k + kBf16Block - 1) / kBf16Block;
   const FewActivations x = pack_few(a, a.scratch);
-  std::byte* copied = a.scratch + blocks * 2 * kBf16TileBytes;  // [block][16][32]
+  std::byte* copied = a.scratch + blocks * 2 * kTileBytes;  // [block][16][32]
   configure_bf16(a.rows);
   alignas(64) float y[256] = {};
   for (std::size_t n = a.n_begin; n < a.n_end; n += 16) {
@@ -139,10 +108,10 @@ void bf16_few_rows(const LinearArgs& a) {
     const auto* w = reinterpret_cast<const std::byte*>(a.weight + n * a.row_bytes);
     std::size_t row_stride = a.row_bytes, block_stride = 64;
     if (!in_place) {
-      copy_weights(a, n, count, kBf16TileBytes, copied);
+      copy_weights(a, n, count, kTileBytes, copied);
       w = copied;
       row_stride = 64;
-      block_stride = kBf16TileBytes;
+      block_stride = kTileBytes;
     }
     asm volatile("" ::: "memory");
     _tile_zero(0);
@@ -166,7 +135,7 @@ void bf16_few_rows(const LinearArgs& a) {
 void bf16_many_rows(const LinearArgs& a) {
   const std::size_t blocks = (a.k + kBf16Block - 1) / kBf16Block;
   std::byte* weights = a.scratch;  // [block][2][16][32]
-  std::byte* x = a.scratch + blocks * 2 * kBf16TileBytes;
+  std::byte* x = a.scratch + blocks * 2 * kTileBytes;
   configure_bf16(16);
   alignas(64) float sums[4][256];
   for (std::size_t t0 = 0; t0 < a.rows; t0 += kBf16Tokens) {
@@ -175,23 +144,23 @@ void bf16_many_rows(const LinearArgs& a) {
     for (std::size_t n = a.n_begin; n < a.n_end; n += 32) {
       const std::size_t left = a.n_end - n;
       const std::size_t count0 = left < 16 ? left : 16, count1 = left <= 16 ? 0 : left < 32 ? left - 16 : 16;
-      copy_weights(a, n, count0, 2 * kBf16TileBytes, weights);
-      if (count1 > 0) copy_weights(a, n + 16, count1, 2 * kBf16TileBytes, weights + kBf16TileBytes);
+      copy_weights(a, n, count0, 2 * kTileBytes, weights);
+      if (count1 > 0) copy_weights(a, n + 16, count1, 2 * kTileBytes, weights + kTileBytes);
       const std::byte* w0 = weights;
-      const std::byte* w1 = count1 > 0 ? weights + kBf16TileBytes : weights;
+      const std::byte* w1 = count1 > 0 ? weights + kTileBytes : weights;
       for (std::size_t t = 0; t < rows; t += 32) {
         const std::size_t rows0 = rows - t < 16 ? rows - t : 16;
         const std::size_t rows1 = rows - t <= 16 ? 0 : rows - t < 32 ? rows - t - 16 : 16;
-        const std::byte* x0 = x + t / 16 * blocks * 2 * kBf16TileBytes;
+        const std::byte* x0 = x + t / 16 * blocks * 2 * kTileBytes;
         asm volatile("" ::: "memory");
         _tile_zero(0);
         _tile_zero(2);
         if (rows1 > 0) {
-          const std::byte* x1 = x0 + blocks * 2 * kBf16TileBytes;
+          const std::byte* x1 = x0 + blocks * 2 * kTileBytes;
           _tile_zero(1);
           _tile_zero(3);
           for (std::size_t b = 0; b < blocks; ++b) {
-            const std::size_t at = b * 2 * kBf16TileBytes;
+            const std::size_t at = b * 2 * kTileBytes;
             _tile_loadd(4, w0 + at, 64);
             _tile_loadd(6, x0 + at, 64);
             _tile_dpbf16ps(0, 4, 6);
@@ -199,10 +168,10 @@ void bf16_many_rows(const LinearArgs& a) {
             _tile_dpbf16ps(1, 4, 7);
             _tile_loadd(5, w1 + at, 64);
             _tile_dpbf16ps(2, 5, 6);
-            _tile_loadd(6, x0 + at + kBf16TileBytes, 64);
+            _tile_loadd(6, x0 + at + kTileBytes, 64);
             _tile_dpbf16ps(3, 5, 7);
             _tile_dpbf16ps(0, 4, 6);
-            _tile_loadd(7, x1 + at + kBf16TileBytes, 64);
+            _tile_loadd(7, x1 + at + kTileBytes, 64);
             _tile_dpbf16ps(2, 5, 6);
             _tile_dpbf16ps(1, 4, 7);
             _tile_dpbf16ps(3, 5, 7);
@@ -211,11 +180,11 @@ void bf16_many_rows(const LinearArgs& a) {
           _tile_stored(3, sums[3], 64);
         } else {
           for (std::size_t b = 0; b < blocks; ++b) {
-            const std::size_t at = b * 2 * kBf16TileBytes;
+            const std::size_t at = b * 2 * kTileBytes;
             _tile_loadd(4, w0 + at, 64);
             _tile_loadd(6, x0 + at, 64);
             _tile_loadd(5, w1 + at, 64);
-            _tile_loadd(7, x0 + at + kBf16TileBytes, 64);
+            _tile_loadd(7, x0 + at + kTileBytes, 64);
             _tile_dpbf16ps(0, 4, 6);
             _tile_dpbf16ps(2, 5, 6);
             _tile_dpbf16ps(0, 4, 7);

@@ -18,10 +18,8 @@ FloatWeight float_weight(const TensorView& tensor) {
   return w;
 }
 
-/// Most query rows of one unit of attention: enough to share the conversion of a span, few enough to balance.
-constexpr std::size_t kQueryRows = 48;
-std::size_t query_tokens(const graph::Attention& op) {
-  return std::max<std::size_t>(1, kQueryRows / size(op.heads / op.kv_heads));
+std::size_t query_tokens(const graph::Attention& op, const Kernels& kernels) {
+  return std::max<std::size_t>(1, kernels.query_rows / size(op.heads / op.kv_heads));
 }
 
 std::vector<float> alibi_slopes(std::int64_t heads, float max_bias) {
@@ -42,6 +40,7 @@ namespace {
 /// The most that any node needs of each kind of memory.
 struct Needs {
   const graph::Graph& graph;
+  const Kernels& kernels;
   std::size_t rows;
   std::size_t work = 64, quantized = 0, normed = 0, partial = 0;
   std::size_t grouping = 0, pair_rows = 0;
@@ -55,7 +54,7 @@ struct Needs {
   void operator()(const graph::RmsNorm& op) { normed = std::max(normed, size(graph.value(op.x).width)); }
   void operator()(const graph::LayerNorm& op) { normed = std::max(normed, size(graph.value(op.x).width)); }
   void operator()(const graph::Attention& op) {
-    const std::size_t queries = query_tokens(op) * size(op.heads / op.kv_heads);
+    const std::size_t queries = query_tokens(op, kernels) * size(op.heads / op.kv_heads);
     work = std::max(work, attention_scratch(size(op.head_dim), size(op.v_dim), queries));
     partial = std::max(partial, size(op.heads) * AttendStep::kMaxChunks *
                                     AttendStep::partial_floats(size(op.v_dim)) * sizeof(float));
@@ -83,9 +82,9 @@ struct Needs {
 }  // namespace
 
 PrivateMemory lay_out(const graph::Graph& graph, NodeRange nodes, const graph::MemoryPlan& memory,
-                      int threads) {
+                      const Kernels& kernels, int threads) {
   const std::size_t rows = size(std::max(memory.max_tokens, memory.max_outputs));
-  Needs needs{.graph = graph, .rows = rows};
+  Needs needs{.graph = graph, .kernels = kernels, .rows = rows};
   for (std::size_t i = nodes.begin; i < nodes.end; ++i) std::visit(needs, graph.nodes[i].op);
   PrivateMemory p;
   p.threads = threads;

@@ -38,10 +38,10 @@ struct PrivateMemory {
 };
 
 PrivateMemory lay_out(const graph::Graph& graph, NodeRange nodes, const graph::MemoryPlan& memory,
-                      int threads);
+                      const Kernels& kernels, int threads);
 
 /// Most tokens of one unit of attention.
-std::size_t query_tokens(const graph::Attention& op);
+std::size_t query_tokens(const graph::Attention& op, const Kernels& kernels);
 /// Slopes of ALiBi, Press et al. 2021, a head each; none for a bias of 0. The missing heads of a count that
 /// is no power of two come from every other slope of twice as many.
 std::vector<float> alibi_slopes(std::int64_t heads, float max_bias);

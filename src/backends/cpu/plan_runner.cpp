@@ -20,7 +20,7 @@ class CpuPlan final : public Plan {
   CpuPlan(const Graph& graph, NodeRange nodes, const MemoryPlan& memory, const Kernels& kernels,
           std::shared_ptr<ThreadPool> threads, Backend& owner)
       : threads_(std::move(threads)), for_many_(threads_->size()), for_single_(threads_->size()) {
-    PrivateMemory p = lay_out(graph, nodes, memory, threads_->size());
+    PrivateMemory p = lay_out(graph, nodes, memory, kernels, threads_->size());
     many_ = build_schedule(graph, nodes, memory, kernels, p, counters_, false);
     single_ = build_schedule(graph, nodes, memory, kernels, p, counters_, true);
     bytes_ = std::max<std::size_t>(p.bytes, 64);
