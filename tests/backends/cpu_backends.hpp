@@ -9,12 +9,14 @@
 #include "backends/backend.hpp"
 #include "core/cpu_features.hpp"
 #include "core/threads.hpp"
+#include "harness.hpp"
 
 namespace quipu::test {
 
 struct CpuVariant {
   std::string name;  ///< "avx2, 3 threads"
   std::shared_ptr<backends::Backend> backend;
+  bool tiles = false;  ///< attention has an arithmetic of its own (docs/numerics.md)
 };
 
 inline CpuVariant make_cpu(Isa isa, int threads) {
@@ -24,7 +26,7 @@ inline CpuVariant make_cpu(Isa isa, int threads) {
   backends::CpuOptions options;
   options.threads = std::make_shared<ThreadPool>(threads);
   CpuVariant variant{std::string(to_string(isa)) + ", " + std::to_string(threads) + " threads",
-                     backends::make_cpu_backend(std::move(options))};
+                     backends::make_cpu_backend(std::move(options)), isa == Isa::amx};
   if (before != nullptr)
     ::setenv("QUIPU_ISA", saved.c_str(), 1);
   else
@@ -58,5 +60,10 @@ inline std::vector<CpuVariant> all_cpus() {
   all.insert(all.end(), cpu_by_threads().begin() + 1, cpu_by_threads().end());
   return all;
 }
+
+/// Of attention over random rows, whose scores reach 100. Rounding: (d / 16 + 6) steps of 2^-24 on such a
+/// sum, times the scale, moves weights by about as much in relation; values reach 8. On tiles a factor is
+/// within 2^-16 of itself.
+inline Tolerance attention_tolerance(const CpuVariant& cpu) { return {cpu.tiles ? 1e-3 : 1e-4, 1e-5}; }
 
 }  // namespace quipu::test

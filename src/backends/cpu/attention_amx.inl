@@ -1,9 +1,9 @@
 // Attention on AMX tiles, for one query row as for many: products of bfloat16 planes, summed as
-// docs/numerics.md says. Dimensions and positions come in blocks of 32, held as 16 pairs of the elements n and
-// n + 16, so that nothing is shuffled to make a pair.
+// docs/numerics.md says. Dimensions and positions come in blocks of 32, held as 16 pairs of the elements n
+// and n + 16, so that nothing is shuffled to make a pair.
 //
-// Scores of many rows: queries are operand A, keys, turned once a span, operand B. Scores of few rows: keys are
-// operand A as they come and the turned queries B; the sums are turned instead. The bits are the same.
+// Scores of many rows: queries are operand A, keys, turned once a span, operand B. Scores of few rows: keys
+// are operand A as they come and the turned queries B; the sums are turned instead. The bits are the same.
 
 namespace quipu::backends {
 namespace {
@@ -34,10 +34,12 @@ inline Planes cut_planes(V16 a, V16 b) {
   return {pair_upper(a.v, b.v), pair_upper(_mm512_sub_ps(a.v, upper(a.v)), _mm512_sub_ps(b.v, upper(b.v)))};
 }
 
-/// C (tiles 0 to 3) = sum over `blocks`, ascending, of x_hi y_hi + x_lo y_hi + x_hi y_lo, with x [block][plane]
-/// shared by the four and y [block][4][plane] their own. `turned`: y is operand A.
+/// C (tiles 0 to 3) = sum over `blocks`, ascending, of x_hi y_hi + x_lo y_hi + x_hi y_lo, with x
+/// [block][plane] shared by the four and y [block][4][plane] their own. `turned`: y is operand A. Not `both`:
+/// y_lo is zero.
 template <bool turned>
-inline void products_of_four(const std::byte* x, const std::byte* y, std::size_t blocks, float* out) {
+inline void products_of_four(const std::byte* x, const std::byte* y, std::size_t blocks, bool both,
+                             float* out) {
   asm volatile("" ::: "memory");
   _tile_zero(0);
   _tile_zero(1);
@@ -72,6 +74,7 @@ inline void products_of_four(const std::byte* x, const std::byte* y, std::size_t
       _tile_dpbf16ps(2, 5, 6);
       _tile_dpbf16ps(3, 5, 7);
     }
+    if (!both) continue;
     _tile_loadd(6, y + kTileBytes, 64);
     _tile_loadd(7, y + 3 * kTileBytes, 64);
     if constexpr (turned) {
@@ -177,8 +180,8 @@ class TileWalk : public SpanWalk<TileWalk> {
   }
 
   /// The rows of a span as floats; zeros where nobody looks.
-  void load_floats(KvType type, const std::byte* rows, std::size_t row_bytes, std::size_t n,
-                   std::size_t from, std::size_t to) {
+  void load_floats(KvType type, const std::byte* rows, std::size_t row_bytes, std::size_t n, std::size_t from,
+                   std::size_t to) {
     for (std::size_t j = 0; j < kSpan; ++j) {
       float* x = floats_ + j * wide(n);
       std::size_t i = 0;
@@ -232,9 +235,9 @@ class TileWalk : public SpanWalk<TileWalk> {
   void weigh(SpanArgs s, const Span& span, std::size_t r, std::size_t count) {
     const std::byte* queries = queries_ + r / 16 * blocks_ * 2 * kTileBytes;
     if (turned_keys_) {
-      products_of_four<false>(queries, keys_, blocks_, sums_);
+      products_of_four<false>(queries, keys_, blocks_, a_.k_type != KvType::bf16, sums_);
     } else {
-      products_of_four<true>(queries, keys_, blocks_, sums_);
+      products_of_four<true>(queries, keys_, blocks_, a_.k_type != KvType::bf16, sums_);
       for (std::size_t g = 0; g < 4; ++g) {
         __m512i v[16];
         for (std::size_t i = 0; i < 16; ++i) v[i] = _mm512_load_si512(sums_ + 256 * g + 16 * i);
@@ -266,7 +269,8 @@ class TileWalk : public SpanWalk<TileWalk> {
   /// values = values * factor + the span's sum, of rows r + begin to r + end - 1.
   void add_values(std::size_t r, std::size_t begin, std::size_t end) {
     for (std::size_t four = 0; four < fours_; ++four) {
-      products_of_four<false>(weights_, values_ + four * 16 * kTileBytes, 2, sums_);
+      products_of_four<false>(weights_, values_ + four * 16 * kTileBytes, 2, a_.v_type != KvType::bf16,
+                              sums_);
       for (std::size_t i = begin; i < end; ++i) {
         if (!seen_[i]) continue;
         float* values = part(r + i).values;

@@ -137,6 +137,8 @@ struct Kernels {
   void (*store_bf16)(const float* x, std::uint16_t* y, std::size_t n);
   /// Most query rows of one call: enough to share what is done once a span, few enough to balance.
   std::size_t query_rows;
+  /// A call's share of that is large: heads of a group stay together.
+  bool whole_groups;
   void (*attention)(const AttentionArgs&);
   /// Merges `chunks` partial states, `stride` floats apart, and writes one output row.
   void (*attention_merge)(const float* partial, std::size_t chunks, std::size_t stride, std::size_t v_dim,

@@ -43,6 +43,7 @@ Kernels with_tiles(Kernels k) {
   k.linear[2] = linear_amx_bf16;
   k.attention = attention_amx;
   k.query_rows = 128;
+  k.whole_groups = true;
   return k;
 }
 
