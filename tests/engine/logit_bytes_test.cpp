@@ -8,7 +8,7 @@
 #include <map>
 
 #include "backends/cpu/cpu_plan.hpp"
-#include "backends/instruction_emulation.hpp"
+#include "backends/cpu_emulated.hpp"
 #include "core/cpu_features.hpp"
 #include "engine_fixture.hpp"
 
@@ -214,27 +214,13 @@ TEST(LogitBytes, OfQuantisedWeightsAreTheSameOnEveryInstructionSet) {
 
 #if defined(__x86_64__)
 
-bool machine_has(Isa isa) {
-  const auto here = available_isas();
-  return std::find(here.begin(), here.end(), isa) != here.end();
-}
-
 /// The machine's tiles, or emulated ones.
-class LogitBytesOfAmx : public testing::Test {
+class LogitBytesOfAmx : public backends::CpuEmulated {
  protected:
   void SetUp() override {
-    if (!machine_has(Isa::avx512))
-      GTEST_SKIP() << "SKIPPED: this machine has no AVX-512, which the AMX kernels use";
-    if (!machine_has(Isa::amx)) emulation_.emplace();
+    if (!ready(Isa::avx512, Isa::amx))
+      GTEST_SKIP() << "SKIPPED: this machine lacks AVX-512 or its bfloat16, which the AMX kernels use";
   }
-  void TearDown() override {
-    if (!emulation_) return;
-    EXPECT_GT(backends::InstructionEmulation::instructions(), before_) << "nothing was emulated";
-  }
-
- private:
-  std::optional<backends::InstructionEmulation> emulation_;
-  long long before_ = backends::InstructionEmulation::instructions();
 };
 
 TEST_F(LogitBytesOfAmx, AreThoseOfAvx512WhereItsLinearsAreQuantised) {
