@@ -58,6 +58,14 @@ MemoryPlan plan_memory(const Graph& graph, std::int64_t max_tokens, std::int64_t
     last_read[linear->x.id] = std::max(last_read[linear->x.id], i + 1);
   }
 
+  // Queries and keys turn one after the other: turned keys in the place of the queries would make threads
+  // wait.
+  for (std::size_t i = 0; i + 1 < graph.nodes.size(); ++i) {
+    const auto* turn = std::get_if<Rope>(&graph.nodes[i].op);
+    if (turn == nullptr || !std::holds_alternative<Rope>(graph.nodes[i + 1].op)) continue;
+    last_read[turn->x.id] = std::max(last_read[turn->x.id], i + 1);
+  }
+
   Area tokens{max_tokens}, outputs{max_outputs};
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     for (Area* area : {&tokens, &outputs})
