@@ -27,10 +27,10 @@ Count barriers(std::uint32_t layers, bool single) {
   const graph::Graph graph = model->build_graph();
   const graph::MemoryPlan memory = graph::plan_memory(graph, 64, 4);
   const backends::NodeRange nodes{0, graph.nodes.size()};
-  cpu::PrivateMemory own = cpu::lay_out(graph, nodes, memory, 2);
+  const backends::Kernels& kernels = backends::kernels_for(detect_isa());
+  cpu::PrivateMemory own = cpu::lay_out(graph, nodes, memory, kernels, 2);
   cpu::Counters counters;
-  const cpu::Steps steps =
-      cpu::build_schedule(graph, nodes, memory, backends::kernels_for(detect_isa()), own, counters, single);
+  const cpu::Steps steps = cpu::build_schedule(graph, nodes, memory, kernels, own, counters, single);
   Count count;
   for (const auto& step : steps) {
     if (!step->barrier_before) continue;
