@@ -93,10 +93,11 @@ class WithKernels final : public backends::Backend {
 };
 
 Trace trace_with(const backends::Kernels& kernels, const std::shared_ptr<const models::Model>& model,
-                 const Request& request, std::int64_t batch, int threads = 1) {
+                 const Request& request, std::int64_t batch, int threads = 1, DType kv = DType::f16) {
   EngineSettings settings;
   settings.batch = batch;
   settings.context = 640;
+  settings.kv = kv;
   EngineOptions options = test::engine_options(settings);
   options.backends = {std::make_shared<WithKernels>(kernels, threads)};
   Engine engine(model, std::move(options));
@@ -250,16 +251,21 @@ float largest_difference(const Trace& a, const Trace& b) {
 }
 
 TEST_F(LogitBytesOfAmx, DoNotDependOnTheBatchAndAreNearThoseOfAvx512) {
-  for (const DType dtype : {DType::q4_k, DType::bf16}) {
-    const auto model = model_of(dtype);
+  struct Case {
+    DType weights, kv;
+  };
+  for (const Case& c :
+       {Case{DType::q4_k, DType::f16}, Case{DType::bf16, DType::bf16}, Case{DType::q8_0, DType::q4_0}}) {
+    const std::string name = std::string(to_string(c.weights)) + " with " + std::string(to_string(c.kv));
+    const auto model = model_of(c.weights);
     const Request request = greedy(random_prompt(4, 40), 2);
-    const Trace whole = trace_with(backends::kernels_amx(), model, request, 512);
-    for (const std::int64_t batch : {1, 7, 64})
-      EXPECT_EQ(trace_with(backends::kernels_amx(), model, request, batch, 2), whole)
-          << to_string(dtype) << ", -b " << batch;
-    const Trace near = trace_with(backends::kernels_avx512(), model, request, 512);
-    ASSERT_EQ(near.tokens, whole.tokens) << to_string(dtype);
-    EXPECT_LT(largest_difference(near, whole), 1e-3F) << to_string(dtype);
+    const Trace whole = trace_with(backends::kernels_amx(), model, request, 512, 1, c.kv);
+    for (const std::int64_t batch : {1, 7})
+      EXPECT_EQ(trace_with(backends::kernels_amx(), model, request, batch, 2, c.kv), whole)
+          << name << ", -b " << batch;
+    const Trace near = trace_with(backends::kernels_avx512(), model, request, 512, 1, c.kv);
+    ASSERT_EQ(near.tokens, whole.tokens) << name;
+    EXPECT_LT(largest_difference(near, whole), 1e-3F) << name;
   }
 }
 
