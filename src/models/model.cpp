@@ -118,6 +118,9 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   } catch (const Error& error) {
     model->chat_template_error_ = error;
   }
+  // The tokenizer has made its own of these, which can be as large as the weights of a small layer.
+  for (const char* key : {"tokens", "merges", "scores", "token_type", "precompiled_charsmap"})
+    model->file_.forget(std::string("tokenizer.ggml.") + key);
   for (const TensorView& tensor : file.tensors()) {
     model->weight_bytes_ += tensor.bytes();
     model->parameters_ += static_cast<std::uint64_t>(tensor.elements());

@@ -145,6 +145,7 @@ class Model {
   static std::shared_ptr<const Model> load(const std::filesystem::path& path,
                                            const LoadOptions& options = {});
 
+  /// Without the arrays of the vocabulary: those are the tokenizer's.
   const gguf::File& file() const { return file_; }
   const Hyperparameters& hyperparameters() const { return hyper_; }
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }

@@ -53,7 +53,7 @@ class Bpe final : public VocabularyTokenizer {
   bool byte_level_, ignore_merges_, whole_newline_runs_;
   MergeTable merges_;
   // Symbols are token ids; texts that occur in merges and are no tokens get the numbers after the last id.
-  std::vector<std::string> extra_texts_;
+  TextList extra_texts_;
   TextIndex extra_index_;
   std::array<std::uint32_t, 256> byte_symbols_{};  // symbol of a single byte (byte-level)
   bool lacks_bytes_ = false;
@@ -65,7 +65,7 @@ std::uint32_t Bpe::symbol(std::string_view text) {
   if (token >= 0) return static_cast<std::uint32_t>(token);
   const std::int32_t known = extra_index_.find(extra_texts_, text);
   if (known >= 0) return static_cast<std::uint32_t>(size()) + static_cast<std::uint32_t>(known);
-  extra_texts_.emplace_back(text);
+  extra_texts_.push_back(text);
   const auto index = static_cast<std::uint32_t>(extra_texts_.size() - 1);
   extra_index_.insert(extra_texts_, index);
   return static_cast<std::uint32_t>(size()) + index;

@@ -96,19 +96,18 @@ void merge_long(const MergeTable& table, std::vector<Symbol>& symbols, MergeScra
 
 }  // namespace
 
-MergeTable::MergeTable(std::size_t expected) {
-  std::size_t size = 16;
-  while (size < expected + expected / 2 + 1) size *= 2;
-  slots_.resize(size);
-  mask_ = size - 1;
+MergeTable::MergeTable(std::size_t most) { slots_.resize(most + most * 2 / 3 + 1); }
+
+std::size_t MergeTable::home(std::uint64_t key) const {
+  return static_cast<std::size_t>((static_cast<unsigned __int128>(mix(key)) * slots_.size()) >> 64);
 }
 
 void MergeTable::add(std::uint32_t left, std::uint32_t right, Merge merge) {
   const std::uint64_t key = pair_key(left, right);
-  std::uint64_t i = mix(key) & mask_;
+  std::size_t i = home(key);
   while (slots_[i].key != kFree) {
     if (slots_[i].key == key) return;
-    i = (i + 1) & mask_;
+    i = next(i);
   }
   slots_[i] = {key, merge};
 }
@@ -116,7 +115,7 @@ void MergeTable::add(std::uint32_t left, std::uint32_t right, Merge merge) {
 const MergeTable::Merge* MergeTable::find(std::uint32_t left, std::uint32_t right) const {
   if (slots_.empty()) return nullptr;
   const std::uint64_t key = pair_key(left, right);
-  for (std::uint64_t i = mix(key) & mask_; slots_[i].key != kFree; i = (i + 1) & mask_)
+  for (std::size_t i = home(key); slots_[i].key != kFree; i = next(i))
     if (slots_[i].key == key) return &slots_[i].merge;
   return nullptr;
 }

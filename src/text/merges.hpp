@@ -17,7 +17,8 @@ class MergeTable {
   static constexpr std::uint32_t kNoSymbol = 0xffffffff;
 
   MergeTable() = default;
-  explicit MergeTable(std::size_t expected);
+  /// At most so many will be added.
+  explicit MergeTable(std::size_t most);
   /// The first merge of a pair counts.
   void add(std::uint32_t left, std::uint32_t right, Merge merge);
   /// nullptr when the pair does not merge.
@@ -29,8 +30,10 @@ class MergeTable {
     Merge merge{0, 0};
   };
   static constexpr std::uint64_t kFree = 0xffffffffffffffff;
-  std::vector<Slot> slots_;
-  std::uint64_t mask_ = 0;
+  std::size_t home(std::uint64_t key) const;
+  std::size_t next(std::size_t slot) const { return slot + 1 == slots_.size() ? 0 : slot + 1; }
+
+  std::vector<Slot> slots_;  // three of five are taken
 };
 
 struct Symbol {

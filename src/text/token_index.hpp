@@ -1,73 +1,75 @@
-// Token text -> id: a flat hash table of ids; the texts stay in the vocabulary's own array.
+// Token text -> id: a flat hash table of ids; the texts stay in the vocabulary's own list.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <string_view>
 #include <vector>
 
+#include "text/text_list.hpp"
 #include "text/tokenizer.hpp"
 
 namespace quipu::text {
 
+/// A slot holds the number of a text and, in the bits that this leaves, some of the text's hash, so that few
+/// texts are compared in vain.
 class TextIndex {
  public:
   TextIndex() = default;
   /// Of equal texts the first one is found.
-  explicit TextIndex(const std::vector<std::string>& texts) {
+  explicit TextIndex(const TextList& texts) {
     reserve(texts.size());
     for (std::size_t i = 0; i < texts.size(); ++i) insert(texts, static_cast<std::uint32_t>(i));
   }
 
-  /// Index of `text` in `texts`, the array this index was built over; -1 when absent.
-  std::int32_t find(const std::vector<std::string>& texts, std::string_view text) const {
+  /// Index of `text` in `texts`, the list this index was built over; -1 when absent.
+  std::int32_t find(const TextList& texts, std::string_view text) const {
     if (slots_.empty()) return -1;
     const std::uint64_t hash = std::hash<std::string_view>{}(text);
     for (std::uint64_t i = hash & mask_;; i = (i + 1) & mask_) {
-      const Slot& slot = slots_[i];
-      if (slot.index_plus_one == 0) return -1;
-      if (slot.tag == tag(hash) && texts[slot.index_plus_one - 1] == text)
-        return static_cast<std::int32_t>(slot.index_plus_one - 1);
+      if (slots_[i] == kFree) return -1;
+      if (is(texts, slots_[i], hash, text)) return static_cast<std::int32_t>(number_of(slots_[i]) - 1);
     }
   }
 
   /// Adds texts[index]; returns its index, or that of an equal text that was there before.
-  std::uint32_t insert(const std::vector<std::string>& texts, std::uint32_t index) {
-    if (2 * (used_ + 1) > slots_.size()) {
-      slots_.clear();
-      used_ = 0;
+  std::uint32_t insert(const TextList& texts, std::uint32_t index) {
+    if (4 * (used_ + 1) > 3 * slots_.size() || index >= slots_.size()) {
       reserve(2 * (index + std::size_t{1}));
       for (std::uint32_t i = 0; i < index; ++i) insert(texts, i);
     }
     const std::string_view text = texts[index];
     const std::uint64_t hash = std::hash<std::string_view>{}(text);
     std::uint64_t i = hash & mask_;
-    while (slots_[i].index_plus_one != 0) {
-      if (slots_[i].tag == tag(hash) && texts[slots_[i].index_plus_one - 1] == text)
-        return slots_[i].index_plus_one - 1;
+    while (slots_[i] != kFree) {
+      if (is(texts, slots_[i], hash, text)) return number_of(slots_[i]) - 1;
       i = (i + 1) & mask_;
     }
-    slots_[i] = {index + 1, tag(hash)};
+    slots_[i] = tag(hash) | (index + 1);
     ++used_;
     return index;
   }
 
  private:
-  struct Slot {
-    std::uint32_t index_plus_one = 0;  // 0: free
-    std::uint32_t tag = 0;
-  };
-  static std::uint32_t tag(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
+  static constexpr std::uint32_t kFree = 0;
+  std::uint32_t number_of(std::uint32_t slot) const { return slot & numbers_; }  // from 1
+  std::uint32_t tag(std::uint64_t hash) const { return static_cast<std::uint32_t>(hash >> 32) & ~numbers_; }
+  bool is(const TextList& texts, std::uint32_t slot, std::uint64_t hash, std::string_view text) const {
+    return (slot & ~numbers_) == tag(hash) && texts[number_of(slot) - 1] == text;
+  }
+  /// Empties it; at most three of four slots will be taken by `count` texts.
   void reserve(std::size_t count) {
     std::size_t size = 16;
-    while (size < 2 * count + 2) size *= 2;
-    slots_.assign(size, Slot{});
+    while (3 * size < 4 * count) size *= 2;
+    slots_.assign(size, kFree);
+    used_ = 0;
     mask_ = size - 1;
+    numbers_ = static_cast<std::uint32_t>(2 * size - 1);
   }
 
-  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> slots_;
   std::uint64_t mask_ = 0;
+  std::uint32_t numbers_ = 0;  // the bits of a slot that hold a number
   std::size_t used_ = 0;
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "formats/gguf/gguf.hpp"
+#include "text/text_list.hpp"
 #include "text/text_range.hpp"
 
 namespace quipu::text {
@@ -53,7 +54,7 @@ class Tokenizer {
 
   std::size_t size() const { return texts_.size(); }
   /// The token as stored in the vocabulary (with `Ġ`, `▁` …).
-  const std::string& text(Token token) const { return texts_[static_cast<std::size_t>(token)]; }
+  std::string_view text(Token token) const { return texts_[static_cast<std::size_t>(token)]; }
   TokenType type(Token token) const { return types_[static_cast<std::size_t>(token)]; }
   std::optional<Token> find(std::string_view text) const;
   /// True when generation must stop at this token: EOS, EOT, EOM and the end-of-turn tokens known by name.
@@ -67,7 +68,7 @@ class Tokenizer {
   bool add_space_prefix = false;
 
  protected:
-  std::vector<std::string> texts_;
+  TextList texts_;
   std::vector<TokenType> types_;
   std::vector<Token> end_of_generation_;  // sorted
   struct Index;

@@ -45,7 +45,7 @@ void VocabularyTokenizer::load_tokens(const gguf::Metadata& metadata) {
   if (tokens->size() > kMaxTokens)
     fail(ErrorCode::bad_file, "{}: {} has {} elements, at most {} are possible", metadata.origin(), key,
          tokens->size(), kMaxTokens);
-  texts_ = *tokens;
+  texts_ = TextList(*tokens);
   index_ = std::make_shared<const Index>(texts_);
 }
 
@@ -275,9 +275,9 @@ std::string VocabularyTokenizer::piece(Token token, bool special) const {
   switch (type(token)) {
     case TokenType::control:
     case TokenType::unknown:
-      return special ? text(token) : std::string();
+      return special ? std::string(text(token)) : std::string();
     case TokenType::user_defined:
-      return text(token);
+      return std::string(text(token));
     case TokenType::byte:
       return std::string(1, static_cast<char>(byte_value(text(token))));
     case TokenType::normal:

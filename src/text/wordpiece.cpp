@@ -49,7 +49,7 @@ class WordPiece final : public VocabularyTokenizer {
     if (!unknown)
       fail(ErrorCode::bad_file, "{}: tokenizer.ggml.unknown_token_id names no token, which WordPiece needs",
            metadata.origin());
-    for (const std::string& text : texts_) longest_ = std::max(longest_, text.size());
+    for (std::size_t i = 0; i < size(); ++i) longest_ = std::max(longest_, texts_[i].size());
   }
 
  protected:

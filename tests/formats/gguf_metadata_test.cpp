@@ -133,5 +133,20 @@ TEST(GgufMetadata, ReplacesInPlaceAndAddsAtTheEnd) {
   EXPECT_EQ(copy.get_string("string"), "text");
 }
 
+TEST(GgufMetadata, ErasesOneKeyAndFindsTheOthers) {
+  Metadata m;
+  for (const char* key : {"a", "b", "c", "d"}) m.add(key, Value::of_string(std::string("of ") + key));
+  EXPECT_TRUE(m.erase("b"));
+  EXPECT_FALSE(m.erase("b"));
+  EXPECT_EQ(m.find("b"), nullptr);
+  std::string keys;
+  for (const auto& entry : m.entries()) keys += entry.key;
+  EXPECT_EQ(keys, "acd");
+  for (const char* key : {"a", "c", "d"}) EXPECT_EQ(m.get_string(key), std::string("of ") + key);
+  EXPECT_TRUE(m.add("b", Value::of_string("again")));
+  EXPECT_EQ(m.entries().back().key, "b");
+  EXPECT_EQ(m.get_string("b"), "again");
+}
+
 }  // namespace
 }  // namespace quipu::gguf

@@ -49,6 +49,22 @@ void expect_mentions(const std::string& message, std::initializer_list<std::stri
     EXPECT_NE(message.find(part), std::string::npos) << "'" << message << "' lacks '" << part << "'";
 }
 
+/// What the tokenizer is made of is not held twice.
+TEST_F(ModelLoad, KeepsTheVocabularyInTheTokenizerOnly) {
+  const auto path = test::golden_path("llama_gqa.gguf");
+  const gguf::File file = gguf::File::open(path);
+  const auto& tokens = *file.metadata().try_strings("tokenizer.ggml.tokens");
+  const auto model = Model::load(path);
+  for (const auto& entry : file.metadata().entries()) {
+    const bool array = entry.value.type == gguf::ValueType::array;
+    const bool of_tokenizer = entry.key.starts_with("tokenizer.");
+    EXPECT_EQ(model->file().metadata().find(entry.key) != nullptr, !(array && of_tokenizer)) << entry.key;
+  }
+  ASSERT_EQ(model->tokenizer().size(), tokens.size());
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    EXPECT_EQ(model->tokenizer().text(static_cast<text::Token>(i)), tokens[i]);
+}
+
 TEST_F(ModelLoad, ReadsTheHyperparameters) {
   const auto model = Model::load(test::golden_path("llama_odd_sizes.gguf"));
   const auto& h = model->hyperparameters();  // the numbers of make_model_goldens.py

@@ -126,11 +126,12 @@ TEST(Bos, AddedOnceAlsoWhenTheTextBringsOne) {
     const Ids with = tokenizer->encode("Hi");
     EXPECT_EQ(with.front(), *tokenizer->bos) << name;
     EXPECT_EQ(std::count(with.begin(), with.end(), *tokenizer->bos), 1) << name;
-    EXPECT_EQ(tokenizer->encode(tokenizer->text(*tokenizer->bos) + "Hi"), with) << name;
-    EXPECT_EQ(tokenizer->encode(tokenizer->text(*tokenizer->bos)), Ids{*tokenizer->bos}) << name;
+    EXPECT_EQ(tokenizer->encode(std::string(tokenizer->text(*tokenizer->bos)) + "Hi"), with) << name;
+    EXPECT_EQ(tokenizer->encode(std::string(tokenizer->text(*tokenizer->bos))), Ids{*tokenizer->bos}) << name;
     EXPECT_EQ(tokenizer->encode(""), Ids{*tokenizer->bos}) << name;
     // Without adding, the text's own stays.
-    EXPECT_EQ(tokenizer->encode(tokenizer->text(*tokenizer->bos) + "Hi", {false, true}), with) << name;
+    EXPECT_EQ(tokenizer->encode(std::string(tokenizer->text(*tokenizer->bos)) + "Hi", {false, true}), with)
+        << name;
   }
 }
 

@@ -98,6 +98,8 @@ class Metadata {
   void set(std::string key, Value value);
   /// Adds at the end; false, and nothing changed, when the key is there already.
   bool add(std::string key, Value value);
+  /// Takes a key out; the others keep their order. False when it is not there.
+  bool erase(std::string_view key);
   void set_origin(std::string file) { origin_ = std::move(file); }
   const std::string& origin() const { return origin_; }  ///< file name for messages
 
@@ -133,6 +135,8 @@ class File {
   std::uint32_t version() const { return version_; }
   const std::string& name() const { return name_; }
   const Metadata& metadata() const { return metadata_; }
+  /// Frees the memory of a value that nobody will ask for any more.
+  void forget(std::string_view key) { metadata_.erase(key); }
   const std::vector<TensorView>& tensors() const { return tensors_; }
   const TensorView* find_tensor(std::string_view name) const;
   std::uint64_t file_bytes() const { return bytes_; }  ///< of all shards

@@ -134,6 +134,16 @@ bool Metadata::add(std::string key, Value value) {
   return added;
 }
 
+bool Metadata::erase(std::string_view key) {
+  const auto found = index_.find(key);
+  if (found == index_.end()) return false;
+  const std::size_t at = found->second;
+  index_.erase(found);
+  for (auto& [name, position] : index_) position -= position > at ? 1 : 0;
+  entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(at));
+  return true;
+}
+
 void Metadata::set(std::string key, Value value) {
   const auto found = index_.find(key);
   if (found != index_.end())

@@ -103,11 +103,11 @@ std::shared_ptr<const TokenTable> TokenTable::of(const Tokenizer& tokenizer) {
     }
     switch (tokenizer.type(token)) {
       case TokenType::control:
-        entry = {tokenizer.text(token), Use::control};
+        entry = {std::string(tokenizer.text(token)), Use::control};
         break;
       case TokenType::unknown:
       case TokenType::unused:
-        entry = {tokenizer.text(token), Use::never};
+        entry = {std::string(tokenizer.text(token)), Use::never};
         break;
       default:
         entry.text = tokenizer.piece(token);

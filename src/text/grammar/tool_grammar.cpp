@@ -479,7 +479,7 @@ Grammar bounded_reasoning(const ReasoningFormat& format, Thinking thinking, std:
 
 std::vector<std::string> control_names(const OutputFormat& format, const Tokenizer& tokenizer) {
   std::vector<std::string> names;
-  for (const Token token : marker_tokens(format, tokenizer)) names.push_back(tokenizer.text(token));
+  for (const Token token : marker_tokens(format, tokenizer)) names.emplace_back(tokenizer.text(token));
   return names;
 }
 

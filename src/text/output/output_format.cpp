@@ -59,7 +59,7 @@ std::vector<Token> marker_tokens(const OutputFormat& format, const Tokenizer& to
   for (std::size_t i = 0; i < tokenizer.size(); ++i) {
     const auto token = static_cast<Token>(i);
     if (tokenizer.type(token) != TokenType::control) continue;
-    const std::string& text = tokenizer.text(token);
+    const std::string_view text = tokenizer.text(token);
     if (!text.empty() && std::any_of(literals.begin(), literals.end(), [&](const std::string& literal) {
           return literal.find(text) != std::string::npos;
         }))
