@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -155,22 +156,31 @@ Row measure(std::string test, std::int64_t repetitions, Measure&& once) {
 }
 
 /// Operations of a prompt token and bytes of weights read for a generated one; the output matrix is not used
-/// for prompt tokens, the embedding is a look-up unless it is the output matrix too. Of a mixture all experts
-/// are counted, which is too many.
+/// for prompt tokens, the embedding is a look-up unless it is the output matrix too.
 struct Work {
   double operations_per_token = 0, weight_bytes = 0;
+  double expert_bytes = 0;  ///< of all experts; those of a mixture are not in weight_bytes
+  double used_share = 1;    ///< of the experts, by one token
   double float_operations = 0, bf16_operations = 0;  ///< of them, with weights that are not quantised
   explicit Work(const models::Model& model) {
     const bool tied = model.file().find_tensor("output.weight") == nullptr;
+    const auto& experts = model.hyperparameters().experts;
+    used_share = experts.count > 0 ? static_cast<double>(experts.used) / experts.count : 1;
     for (const TensorView& tensor : model.file().tensors()) {
       const bool embedding = tensor.name == "token_embd.weight";
-      if (!embedding || tied) weight_bytes += static_cast<double>(tensor.bytes());
+      const bool of_experts = experts.count > 1 && tensor.shape[2] == experts.count;
+      if (!embedding || tied)
+        (of_experts ? expert_bytes : weight_bytes) += static_cast<double>(tensor.bytes());
       if (embedding || tensor.name == "output.weight" || tensor.rows() <= 1) continue;
-      const double operations = 2 * static_cast<double>(tensor.elements());
+      const double operations = 2 * static_cast<double>(tensor.elements()) * (of_experts ? used_share : 1);
       operations_per_token += operations;
       if (info(tensor.dtype).block_size == 1) float_operations += operations;
       if (tensor.dtype == DType::bf16) bf16_operations += operations;
     }
+  }
+  /// Bytes of weights that a step of so many tokens reads: of experts what as many independent choices meet.
+  double bytes_of_step(std::int64_t tokens) const {
+    return weight_bytes + expert_bytes * (1 - std::pow(1 - used_share, static_cast<double>(tokens)));
   }
   /// The peak that prompts are measured by: that of the arithmetic which most of the weights take.
   Row::Peak prefill_peak(int threads, double tokens_per_second) const {
@@ -231,7 +241,7 @@ class Bencher {
             static_cast<double>(memory.kv) / static_cast<double>(memory.context * options.sequences);
         const double positions = static_cast<double>(sequences * (depth + generate / 2));
         const double rate = measure_read_bandwidth(static_cast<int>(threads));
-        const double bytes = work_.weight_bytes + cache * positions;  // of a step
+        const double bytes = work_.bytes_of_step(sequences) + cache * positions;
         row.peak = {rate, row.median / static_cast<double>(sequences) * bytes / rate, "read bandwidth"};
       }
       add(std::move(row));

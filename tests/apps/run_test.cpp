@@ -332,6 +332,14 @@ TEST_F(Run, BenchNamesThePeaksItComparesWith) {
     EXPECT_EQ(rows->at(1).at("peak").at("of"), "read bandwidth");
     EXPECT_GT(number(rows->at(1).at("peak").at("per_second")), 1e8);
   }
+  // Of six experts the two that a token takes: 32 x (32 + 16 + 16 + 32) of attention, 6 x 32 of the router,
+  // 2 x 3 x 32 x 40.
+  const json::value mixture =
+      rows_of(std::filesystem::path(QUIPU_SOURCE_DIR) / "tests/goldens/models/mixtral.gguf");
+  EXPECT_NEAR(mixture.at(0).at("peak_fraction").to_number<double>() *
+                  mixture.at(0).at("peak").at("per_second").to_number<double>() /
+                  mixture.at(0).at("tokens_per_second").at("median").to_number<double>(),
+              2.0 * 2 * (32 * 96 + 6 * 32 + 2 * 3 * 32 * 40), 1);
   const ProgramResult table =
       quipu({"bench", "-m", plain(), "-p", "16", "-n", "0", "-t", "1", "-r", "1", "--peak"});
   EXPECT_NE(table.out.find("GOPS (float) |"), std::string::npos) << table.out;
