@@ -1,6 +1,7 @@
 #include "http.hpp"
 
 #include <curl/curl.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <charconv>
@@ -16,8 +17,47 @@
 namespace quipu::app {
 namespace {
 
+/// libcurl, loaded when something is to be fetched. It brings two dozen other libraries, which would take 4
+/// MB and 2 ms of every start.
+struct LibCurl {
+  decltype(&curl_global_init) global_init;
+  decltype(&curl_easy_init) easy_init;
+  decltype(&curl_easy_cleanup) easy_cleanup;
+  decltype(&curl_easy_setopt) easy_setopt;
+  decltype(&curl_easy_getinfo) easy_getinfo;
+  decltype(&curl_easy_perform) easy_perform;
+  decltype(&curl_easy_strerror) easy_strerror;
+
+  LibCurl() {
+    void* library = ::dlopen(QUIPU_LIBCURL, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr)
+      fail(ErrorCode::unsupported, "nothing can be fetched without libcurl, which does not load: {}",
+           printable(::dlerror()));
+    find(library, "curl_global_init", global_init);
+    find(library, "curl_easy_init", easy_init);
+    find(library, "curl_easy_cleanup", easy_cleanup);
+    find(library, "curl_easy_setopt", easy_setopt);
+    find(library, "curl_easy_getinfo", easy_getinfo);
+    find(library, "curl_easy_perform", easy_perform);
+    find(library, "curl_easy_strerror", easy_strerror);
+    if (global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) fail(ErrorCode::internal, "libcurl does not start");
+  }
+
+ private:
+  template <class Function>
+  static void find(void* library, const char* name, Function& function) {
+    function = reinterpret_cast<Function>(::dlsym(library, name));
+    if (function == nullptr) fail(ErrorCode::unsupported, "{} has no {}", QUIPU_LIBCURL, name);
+  }
+};
+
+const LibCurl& curl() {
+  static const LibCurl library;
+  return library;
+}
+
 struct CurlDeleter {
-  void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
+  void operator()(CURL* handle) const { curl().easy_cleanup(handle); }
 };
 using Curl = std::unique_ptr<CURL, CurlDeleter>;
 
@@ -36,7 +76,7 @@ struct Transfer {
 
   long status() const {
     long code = 0;
-    curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &code);
+    curl().easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &code);
     return code;
   }
 };
@@ -51,7 +91,7 @@ void begin_body(Transfer& transfer) {
          transfer.resumed_from);
   if (!continues && part.size() > 0) part.restart();
   curl_off_t length = -1;
-  curl_easy_getinfo(transfer.handle, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+  curl().easy_getinfo(transfer.handle, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
   if (length < 0) return;
   const std::uint64_t total = part.size() + static_cast<std::uint64_t>(length);
   if (transfer.expected_bytes != 0 && total != transfer.expected_bytes)
@@ -98,34 +138,33 @@ std::size_t on_header(char* data, std::size_t, std::size_t size, void* user) {
 int on_progress(void*, curl_off_t, curl_off_t, curl_off_t, curl_off_t) { return interrupted() ? 1 : 0; }
 
 Curl make_handle(const HttpSource& source, Transfer& transfer, char* error_text) {
-  static const bool initialised = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-  Curl handle(initialised ? curl_easy_init() : nullptr);
+  Curl handle(curl().easy_init());
   if (!handle) fail(ErrorCode::internal, "libcurl does not start");
   transfer.handle = handle.get();
   error_text[0] = 0;
   // A download that began encrypted stays encrypted.
   const bool secure = source.url.compare(0, 8, "https://") == 0;
-  curl_easy_setopt(handle.get(), CURLOPT_URL, source.url.c_str());
-  curl_easy_setopt(handle.get(), CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(handle.get(), CURLOPT_REDIR_PROTOCOLS_STR, secure ? "https" : "http,https");
-  curl_easy_setopt(handle.get(), CURLOPT_FOLLOWLOCATION, 1L);
-  curl_easy_setopt(handle.get(), CURLOPT_MAXREDIRS, 10L);
-  curl_easy_setopt(handle.get(), CURLOPT_FAILONERROR, 1L);
-  curl_easy_setopt(handle.get(), CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(handle.get(), CURLOPT_CONNECTTIMEOUT, 20L);
-  curl_easy_setopt(handle.get(), CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_easy_setopt(handle.get(), CURLOPT_LOW_SPEED_TIME, 60L);
-  curl_easy_setopt(handle.get(), CURLOPT_USERAGENT, "quipu/" QUIPU_VERSION);
-  curl_easy_setopt(handle.get(), CURLOPT_ERRORBUFFER, error_text);
-  curl_easy_setopt(handle.get(), CURLOPT_WRITEFUNCTION, on_data);
-  curl_easy_setopt(handle.get(), CURLOPT_WRITEDATA, &transfer);
-  curl_easy_setopt(handle.get(), CURLOPT_HEADERFUNCTION, on_header);
-  curl_easy_setopt(handle.get(), CURLOPT_HEADERDATA, &transfer);
-  curl_easy_setopt(handle.get(), CURLOPT_XFERINFOFUNCTION, on_progress);
-  curl_easy_setopt(handle.get(), CURLOPT_NOPROGRESS, 0L);
+  curl().easy_setopt(handle.get(), CURLOPT_URL, source.url.c_str());
+  curl().easy_setopt(handle.get(), CURLOPT_PROTOCOLS_STR, "http,https");
+  curl().easy_setopt(handle.get(), CURLOPT_REDIR_PROTOCOLS_STR, secure ? "https" : "http,https");
+  curl().easy_setopt(handle.get(), CURLOPT_FOLLOWLOCATION, 1L);
+  curl().easy_setopt(handle.get(), CURLOPT_MAXREDIRS, 10L);
+  curl().easy_setopt(handle.get(), CURLOPT_FAILONERROR, 1L);
+  curl().easy_setopt(handle.get(), CURLOPT_NOSIGNAL, 1L);
+  curl().easy_setopt(handle.get(), CURLOPT_CONNECTTIMEOUT, 20L);
+  curl().easy_setopt(handle.get(), CURLOPT_LOW_SPEED_LIMIT, 1L);
+  curl().easy_setopt(handle.get(), CURLOPT_LOW_SPEED_TIME, 60L);
+  curl().easy_setopt(handle.get(), CURLOPT_USERAGENT, "quipu/" QUIPU_VERSION);
+  curl().easy_setopt(handle.get(), CURLOPT_ERRORBUFFER, error_text);
+  curl().easy_setopt(handle.get(), CURLOPT_WRITEFUNCTION, on_data);
+  curl().easy_setopt(handle.get(), CURLOPT_WRITEDATA, &transfer);
+  curl().easy_setopt(handle.get(), CURLOPT_HEADERFUNCTION, on_header);
+  curl().easy_setopt(handle.get(), CURLOPT_HEADERDATA, &transfer);
+  curl().easy_setopt(handle.get(), CURLOPT_XFERINFOFUNCTION, on_progress);
+  curl().easy_setopt(handle.get(), CURLOPT_NOPROGRESS, 0L);
   if (!source.bearer_token.empty()) {
-    curl_easy_setopt(handle.get(), CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
-    curl_easy_setopt(handle.get(), CURLOPT_XOAUTH2_BEARER, source.bearer_token.c_str());
+    curl().easy_setopt(handle.get(), CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+    curl().easy_setopt(handle.get(), CURLOPT_XOAUTH2_BEARER, source.bearer_token.c_str());
   }
   return handle;
 }
@@ -149,7 +188,7 @@ Curl make_handle(const HttpSource& source, Transfer& transfer, char* error_text)
          host_of(source.url), status, printable(source.url));
   }
   fail(ErrorCode::network, "no download from {}: {}", host_of(source.url),
-       printable(error_text[0] != 0 ? error_text : curl_easy_strerror(code)));
+       printable(error_text[0] != 0 ? error_text : curl().easy_strerror(code)));
 }
 
 /// Whether another attempt may succeed where this one failed.
@@ -188,7 +227,7 @@ std::string http_get(const HttpSource& source, std::size_t max_bytes) {
   transfer.max_bytes = max_bytes;
   char error_text[CURL_ERROR_SIZE];
   const Curl handle = make_handle(source, transfer, error_text);
-  const CURLcode code = curl_easy_perform(handle.get());
+  const CURLcode code = curl().easy_perform(handle.get());
   exit_if_interrupted();
   if (code != CURLE_OK) fail_transfer(source, transfer, code, error_text);
   return text;
@@ -211,8 +250,8 @@ void http_download(const HttpSource& source, PartFile& part, std::uint64_t expec
     char error_text[CURL_ERROR_SIZE];
     const Curl handle = make_handle(source, transfer, error_text);
     if (part.size() > 0)
-      curl_easy_setopt(handle.get(), CURLOPT_RANGE, fmt::format("{}-", part.size()).c_str());
-    const CURLcode code = curl_easy_perform(handle.get());
+      curl().easy_setopt(handle.get(), CURLOPT_RANGE, fmt::format("{}-", part.size()).c_str());
+    const CURLcode code = curl().easy_perform(handle.get());
     exit_if_interrupted();
     if (code == CURLE_OK) {
       if (expected_bytes == 0 || part.size() == expected_bytes) return;
