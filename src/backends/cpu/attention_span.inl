@@ -26,6 +26,23 @@ struct SpanBF16 {
   V16 at(std::size_t j, std::size_t e) const { return load_bf16(base + j * stride + e); }
 };
 
+/// Q8_0 where it is stored, its scales as floats beside it.
+struct SpanQ8 {
+  const std::byte* base;
+  std::size_t row_bytes, blocks;
+  float* scales;  ///< [kSpan][blocks]
+
+  void take_scales(std::size_t from, std::size_t to) const {
+    for (std::size_t j = from; j < to; ++j)
+      for (std::size_t b = 0; b < blocks; ++b)
+        scales[j * blocks + b] = half_at(base + j * row_bytes + b * 34);
+  }
+  V16 at(std::size_t j, std::size_t e) const {
+    const std::byte* codes = base + j * row_bytes + e / 32 * 34 + 2 + e % 32;
+    return load_int8(reinterpret_cast<const std::int8_t*>(codes)) * set1(scales[j * blocks + e / 32]);
+  }
+};
+
 /// What is the same for all rows of a block.
 struct SpanArgs {
   std::size_t d, v;    ///< head sizes, padded to 16
