@@ -168,6 +168,7 @@ class Schedule {
     s.own_weights = weight.shape[1] != 1;
     s.eps = eps;
     s.layer = layer;
+    if (s.group == s.x.width) last_norm_ = {&s, out};
     s.own = single_ && only_linears_use(out) && used_up_before_next_norm(out);
     if (s.own) {
       own_[out.id] = true;
@@ -179,10 +180,29 @@ class Schedule {
     s.accesses = {access(x, false, s.cut), access(out, true, s.cut)};
   }
 
+  /// True when the step before this made x by a norm, which then quantises it in the same pass.
+  bool quantize_in_norm(Value x) {
+    const auto [norm, normed] = last_norm_;
+    if (norm == nullptr || normed != x || steps_.back().get() != norm || (single_ && !norm->own))
+      return false;
+    norm->quantizes = true;
+    norm->floats = x == graph_.output || !std::all_of(users(x).begin(), users(x).end(), [&](std::size_t i) {
+                     if (i < nodes_.begin || i >= nodes_.end) return false;  // another device
+                     const auto* linear = std::get_if<graph::Linear>(&graph_.nodes[i].op);
+                     return linear != nullptr && is_quantized(linear->weight);
+                   });
+    norm->to = single_ ? private_.own_row : private_.shared_rows;
+    if (!single_)
+      norm->accesses.push_back(
+          shared(private_.shared_rows.memory.offset, private_.shared_bytes, true, norm->cut));
+    return true;
+  }
+
   /// The quantised form of x, made when the buffer does not hold it already.
   void quantize(Value x) {
     if (quantized_ == x) return;
     quantized_ = x;
+    if (quantize_in_norm(x)) return;
     auto& s = push<QuantizeStep>();
     s.x = at(x);
     s.own = single_;
@@ -543,8 +563,9 @@ class Schedule {
   bool single_;
   std::vector<bool> own_;  ///< by value: every thread has its own copy
   Value quantized_{};      ///< what the quantised buffer holds
-  Value grouped_{};        ///< the route whose pairs stand in order
-  Value paired_{};         ///< what the quantised pairs are of
+  std::pair<NormStep*, Value> last_norm_{};
+  Value grouped_{};  ///< the route whose pairs stand in order
+  Value paired_{};   ///< what the quantised pairs are of
   std::size_t index_ = 0;
   Steps steps_;
   std::map<std::pair<const void*, float>, PrivateAt> tables_;

@@ -1,41 +1,7 @@
-// Norms, activations, RoPE, quantisation of activations, cache stores: rows of floats.
+// Activations, RoPE, sums, cache stores: rows of floats.
 
 namespace quipu::backends {
 namespace {
-
-void rms_norm(const float* x, const float* weight, float* y, std::size_t n, float eps) {
-  V16 sum = set1(0);
-  for_lanes(n, [&](std::size_t i, std::size_t m) {
-    const V16 a = load_part(x + i, m);
-    sum = fma(a, a, sum);
-  });
-  const V16 r = set1(1.0f / __builtin_sqrtf(reduce_add(sum) / static_cast<float>(n) + eps));
-  for_lanes(n, [&](std::size_t i, std::size_t m) {
-    store_part(y + i, (load_part(x + i, m) * r) * load_part(weight + i, m), m);
-  });
-}
-
-struct Spread {
-  float mean, variance;
-};
-/// Of a row, as docs/numerics.md says of LayerNorm.
-inline Spread spread_of(const float* x, std::size_t n) {
-  V16 sum = set1(0);
-  for_lanes(n, [&](std::size_t i, std::size_t m) { sum = sum + load_part(x + i, m); });
-  const float mean_value = reduce_add(sum) / static_cast<float>(n);
-  const V16 mean = set1(mean_value);
-  V16 squares = set1(0);
-  for_lanes(n, [&](std::size_t i, std::size_t m) {
-    V16 a = load_part(x + i, m) - mean;
-    if (m < 16) {  // the padding is zero, not -mean
-      float t[16];
-      store(t, a);
-      a = load_n(t, m);
-    }
-    squares = fma(a, a, squares);
-  });
-  return {mean_value, reduce_add(squares) / static_cast<float>(n)};
-}
 
 void gaussian_top_k(const float* x, float deviations, float* y, std::size_t n) {
   const Spread spread = spread_of(x, n);
@@ -43,16 +9,6 @@ void gaussian_top_k(const float* x, float deviations, float* y, std::size_t n) {
   for_lanes(n, [&](std::size_t i, std::size_t m) {
     const V16 above = load_part(x + i, m) - cut;
     store_part(y + i, select_less(above, set1(0), set1(0), above), m);
-  });
-}
-
-void layer_norm(const float* x, const float* weight, const float* bias, float* y, std::size_t n, float eps) {
-  const Spread spread = spread_of(x, n);
-  const V16 mean = set1(spread.mean), r = set1(1.0f / __builtin_sqrtf(spread.variance + eps));
-  for_lanes(n, [&](std::size_t i, std::size_t m) {
-    V16 a = ((load_part(x + i, m) - mean) * r) * load_part(weight + i, m);
-    if (bias != nullptr) a = a + load_part(bias + i, m);
-    store_part(y + i, a, m);
   });
 }
 
@@ -130,43 +86,6 @@ void rope(const RopeArgs& a) {
     if (y == x) continue;
     __builtin_memcpy(to, head, a.first * sizeof(float));
     __builtin_memcpy(to + after, head + after, (a.head_dim - after) * sizeof(float));
-  }
-}
-
-/// Groups of 32 as docs/numerics.md says. Maxima are taken on the bits, so that NaN and infinity reach d and
-/// with it the output.
-void quantize(const float* x, const QuantizedRows& out, std::size_t row) {
-  const std::size_t groups = out.width / 32;
-  std::int8_t* q = out.q + row * out.stride;
-  for (std::size_t g = 0; g < groups; ++g) {
-    const V16 a = load(x + 32 * g), b = load(x + 32 * g + 16);
-    const std::int32_t top_bits = reduce_imax(imax(bits(abs(a)), bits(abs(b))));
-    float top;
-    __builtin_memcpy(&top, &top_bits, 4);
-    const float inverse = 2039.0f / top;
-    // Of a group of zeros, or one so small that 2039 / max overflows, all q are 0; of one with infinity or
-    // NaN too.
-    const bool usable = top > 0 && top < __builtin_inff() && inverse < __builtin_inff();
-    const V16 f = set1(usable ? inverse : 0.0f);
-    const I16 qa = usable ? to_int(a * f) : iset1(0), qb = usable ? to_int(b * f) : iset1(0);
-    std::int8_t* to = q + 64 * g;
-    if (out.words) {
-      store_words_0213(to, qa);
-      store_words_0213(to + 32, qb);
-    } else {
-      const I16 ha = sar<4>(qa + iset1(8)), hb = sar<4>(qb + iset1(8));
-      store_int8(to, qa - shl<4>(ha));
-      store_int8(to + 16, qb - shl<4>(hb));
-      store_int8(to + 32, ha);
-      store_int8(to + 48, hb);
-    }
-    const std::int32_t sum_a = reduce_iadd(qa), sum_b = reduce_iadd(qb);
-    const float d = top / 2039.0f;
-    out.sum16[(row * groups + g) * 2] = sum_a;
-    out.sum16[(row * groups + g) * 2 + 1] = sum_b;
-    out.sum32[row * groups + g] = sum_a + sum_b;
-    out.d[row * groups + g] = d;
-    out.dsum[row * groups + g] = d * static_cast<float>(sum_a + sum_b);
   }
 }
 

@@ -131,6 +131,11 @@ struct Kernels {
   void (*rope)(const RopeArgs&);
   /// Row `row` of `out` from `x`.
   void (*quantize)(const float* x, const QuantizedRows& out, std::size_t row);
+  /// The norm of a row of out.width and its quantised form in one pass; y: null, or the norm as floats too.
+  void (*rms_norm_quantize)(const float* x, const float* weight, float* y, float eps,
+                            const QuantizedRows& out, std::size_t row);
+  void (*layer_norm_quantize)(const float* x, const float* weight, const float* bias, float* y, float eps,
+                              const QuantizedRows& out, std::size_t row);
   /// Linears of at least so many rows take words, fewer take planes.
   std::size_t word_rows;
   void (*store_f16)(const float* x, std::uint16_t* y, std::size_t n);

@@ -10,6 +10,7 @@
 // clang-format off
 #include "backends/cpu/lanes.inl"
 #include "backends/cpu/math.inl"
+#include "backends/cpu/norms.inl"
 #include "backends/cpu/elementwise.inl"
 #include "backends/cpu/experts.inl"
 #include "backends/cpu/formats.inl"
@@ -45,6 +46,8 @@ constexpr Kernels kKernels = {
     route,
     rope,
     quantize,
+    rms_norm_quantize,
+    layer_norm_quantize,
     ManyRows::kWords ? ManyRows::kLeastRows : SIZE_MAX,
     store_f16_row,
     store_bf16_row,

@@ -92,16 +92,28 @@ void EmbedStep::run(const RunContext& c, int thread) {
 void NormStep::run(const RunContext& c, int thread) {
   const std::size_t rows = c.rows(x.rows);
   const Range r = own ? Range{0, rows} : row_share(c, cut, rows, thread);
+  QuantizedRows view;
+  if (quantizes) {
+    view = to.view(c, thread, x.width);
+    view.words = rows >= k->word_rows;
+  }
   for (std::size_t t = r.begin; t < r.end; ++t) {
     const float* from = x.row(c, t);
-    float* to = own ? reinterpret_cast<float*>(own_out.at(c, thread)) : out.row(c, t);
+    float* y = own ? reinterpret_cast<float*>(own_out.at(c, thread)) : out.row(c, t);
+    if (quantizes) {
+      if (layer)
+        k->layer_norm_quantize(from, weight.data, bias.data, floats ? y : nullptr, eps, view, t);
+      else
+        k->rms_norm_quantize(from, weight.data, floats ? y : nullptr, eps, view, t);
+      continue;
+    }
     for (std::size_t g = 0; g < x.width; g += group) {
       const std::size_t w = own_weights ? g : 0;
       if (layer)
-        k->layer_norm(from + g, weight.data + w, bias.data != nullptr ? bias.data + w : nullptr, to + g,
-                      group, eps);
+        k->layer_norm(from + g, weight.data + w, bias.data != nullptr ? bias.data + w : nullptr, y + g, group,
+                      eps);
       else
-        k->rms_norm(from + g, weight.data + w, to + g, group, eps);
+        k->rms_norm(from + g, weight.data + w, y + g, group, eps);
     }
   }
 }

@@ -29,6 +29,9 @@ struct NormStep final : StepBase {
   Cut cut;
   bool own = false;
   PrivateAt own_out;
+  bool quantizes = false;  ///< for the quantised linears that read it
+  bool floats = true;      ///< somebody reads the norm itself
+  QuantizedAt to;
   void run(const RunContext& c, int thread) override;
 };
 
