@@ -28,19 +28,29 @@ bool system_has_huge_pages() {
 
 }  // namespace
 
-HugePages::HugePages(std::span<const std::byte> mapping, bool lock) {
+HugePages::HugePages(std::span<const std::byte> mapping, bool lock, std::chrono::milliseconds delay) {
   std::byte* first = up_to_piece(mapping.data());
   const std::byte* end = mapping.data() + mapping.size();
   if (first + kPiece > end || !system_has_huge_pages()) return;
   const std::size_t pieces = static_cast<std::size_t>(end - first) / kPiece;
   try {
-    thread_ = std::thread([this, first, pieces, lock] { move(first, pieces, lock); });
+    thread_ = std::thread([this, first, pieces, lock, delay] {
+      {
+        std::unique_lock hold(mutex_);
+        if (stopped_.wait_for(hold, delay, [this] { return stop_.load(); })) return;
+      }
+      move(first, pieces, lock);
+    });
   } catch (const std::system_error&) {  // no thread, no huge pages
   }
 }
 
 HugePages::~HugePages() {
-  stop_ = true;
+  {
+    const std::scoped_lock hold(mutex_);
+    stop_ = true;
+  }
+  stopped_.notify_one();
   finish();
 }
 

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
+#include <mutex>
 #include <span>
 #include <thread>
 
@@ -16,9 +19,9 @@ namespace quipu {
 /// happens; what could not be moved stays mapped.
 class HugePages {
  public:
-  /// Begins at once, on a thread of its own. `mapping` must stay mapped while this lives. `lock`: pin the
-  /// pages.
-  HugePages(std::span<const std::byte> mapping, bool lock);
+  /// Begins after `delay`, on a thread of its own. `mapping` must stay mapped while this lives. `lock`: pin
+  /// the pages.
+  HugePages(std::span<const std::byte> mapping, bool lock, std::chrono::milliseconds delay = {});
   /// Stops; what has been moved stays so.
   ~HugePages();
   HugePages(const HugePages&) = delete;
@@ -30,6 +33,8 @@ class HugePages {
  private:
   void move(std::byte* first, std::size_t pieces, bool lock);
   std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::condition_variable stopped_;  // stop_ was set
   std::size_t moved_ = 0;
   std::thread thread_;
 };

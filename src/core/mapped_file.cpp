@@ -135,8 +135,8 @@ bool MappedFile::lock() {
   return locked_;
 }
 
-void MappedFile::move_to_huge_pages() {
-  if (mapped_ && huge_pages_ == nullptr) huge_pages_ = std::make_unique<HugePages>(bytes(), locked_);
+void MappedFile::move_to_huge_pages(std::chrono::milliseconds delay) {
+  if (mapped_ && huge_pages_ == nullptr) huge_pages_ = std::make_unique<HugePages>(bytes(), locked_, delay);
 }
 
 void MappedFile::release() noexcept {

@@ -1,6 +1,7 @@
 // A read-only file as a span of bytes: memory-mapped, or read into memory.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <memory>
@@ -29,9 +30,9 @@ class MappedFile {
   void prefetch() const;
   /// Pins the bytes into memory; false when the system refuses.
   bool lock();
-  /// Moves mapped bytes into huge pages, in the background (core/huge_pages.hpp). Needs as much memory as the
-  /// file has bytes, though the page cache can give it.
-  void move_to_huge_pages();
+  /// Moves mapped bytes into huge pages, in the background, after `delay` (core/huge_pages.hpp). Needs as
+  /// much memory as the file has bytes, though the page cache can give it.
+  void move_to_huge_pages(std::chrono::milliseconds delay = {});
 
  private:
   void release() noexcept;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -212,7 +213,9 @@ void Engine::Impl::decide_memory() {
   const MemoryDecision decision = plan_engine_memory(needs, available);
   report = decision.report;
   if (options.huge_pages && report.weights < machine.bytes / 3 * 2) {
-    for (const auto& shard : model->file().shards()) shard->move_to_huge_pages();
+    // Not while the first words of a short prompt are computed, which use the memory themselves.
+    for (const auto& shard : model->file().shards())
+      shard->move_to_huge_pages(std::chrono::milliseconds(100));
   }
   warn_beyond_training(report.context, report.trained_context);
 
