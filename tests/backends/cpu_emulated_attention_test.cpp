@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backends/cpu/kernels.hpp"
+#include "backends/cpu/plan_steps.hpp"
 #include "backends/cpu_emulated.hpp"
 #include "tensor/dtype.hpp"
 
@@ -29,21 +30,6 @@ struct Setting {
   float soft_cap = 0;
   bool sinks = false, slopes = false, biases = false;
 };
-
-KvType kv_type(DType type) {
-  switch (type) {
-    case DType::f32:
-      return KvType::f32;
-    case DType::bf16:
-      return KvType::bf16;
-    case DType::q8_0:
-      return KvType::q8_0;
-    case DType::q4_0:
-      return KvType::q4_0;
-    default:
-      return KvType::f16;
-  }
-}
 
 constexpr std::int64_t kReach = 20;
 
@@ -108,7 +94,7 @@ class Problem {
     a.v_row_bytes = v_row_;
     a.k_page_bytes = 64 * k_row_;
     a.v_page_bytes = 64 * v_row_;
-    a.k_type = a.v_type = kv_type(s_.type);
+    a.k_type = a.v_type = cpu::kv_type(s_.type);
     a.pages = pages_.data();
     a.scale = 1 / std::sqrt(static_cast<float>(s_.head_dim));
     a.soft_cap = s_.soft_cap;

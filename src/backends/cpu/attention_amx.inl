@@ -137,9 +137,9 @@ class TileWalk : public SpanWalk<TileWalk> {
     SpanArgs s = span_args(span);
     load_floats(a_.k_type, span.k, a_.k_row_bytes, a_.head_dim, span.from, span.to);
     pack_keys();
-    for (std::size_t at = 0; at < s.next_bytes_k; at += 64) prefetch_far(s.next_k + at);
+    ask_for(s.next_k, s.next_bytes_k, 0, 1);
     load_floats(a_.v_type, span.v, a_.v_row_bytes, a_.v_dim, span.from, span.to);
-    for (std::size_t at = 0; at < s.next_bytes_v; at += 64) prefetch_far(s.next_v + at);
+    ask_for(s.next_v, s.next_bytes_v, 0, 1);
     const bool finite = pack_values(0, kSpan);
     for (std::size_t r = 0; r < rows_; r += 16) {
       const std::size_t count = rows_ - r < 16 ? rows_ - r : 16;

@@ -7,7 +7,6 @@
 #include "backends/cpu/sincos.hpp"
 
 namespace quipu::backends::cpu {
-namespace {
 
 KvType kv_type(DType dtype) {
   switch (dtype) {
@@ -31,6 +30,8 @@ KvType kv_type(DType dtype) {
       return KvType::f16;
   }
 }
+
+namespace {
 
 void store_row(const Kernels& k, DType dtype, const float* x, std::byte* to, std::size_t n) {
   switch (dtype) {

@@ -5,6 +5,9 @@
 
 namespace quipu::backends::cpu {
 
+/// Of a cache dtype (graph::kCacheDtypes).
+KvType kv_type(DType dtype);
+
 /// What all steps need to know.
 struct StepBase : PlanStep {
   const Kernels* k = nullptr;
