@@ -91,15 +91,13 @@ template <class Work>
 inline void for_tokens(std::size_t begin, std::size_t end, const Work& work) {
   std::size_t t = begin;
   constexpr int most = ManyRows::kTokens;  ///< as many as keep sums and accumulators in registers
-  for (; t + most <= end; t += most) work(t, std::integral_constant<int, most>());
+  // Four as 2 + 2: one row makes little of a load of weights.
+  for (; t + most <= end && (most > 3 || t + 4 != end); t += most) work(t, std::integral_constant<int, most>());
   if (most > 4 && t + 4 <= end) {
     work(t, std::integral_constant<int, 4>());
     t += 4;
   }
-  if (t + 2 <= end) {
-    work(t, std::integral_constant<int, 2>());
-    t += 2;
-  }
+  for (; t + 2 <= end; t += 2) work(t, std::integral_constant<int, 2>());
   if (t < end) work(t, std::integral_constant<int, 1>());
 }
 

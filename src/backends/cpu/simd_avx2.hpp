@@ -271,12 +271,19 @@ inline Q qdot(Q acc, Q u, Q x) { return _mm256_dpbusd_avx_epi32(acc, u, x); }
 inline Q qdot_wide(Q acc, Q u, Q x) { return qdot(acc, u, x); }
 inline Q qdot_words(Q acc, Q u, Q x) { return _mm256_dpwssd_avx_epi32(acc, u, x); }
 #else
+/// Keeps the compiler from adding up the products of a chain as a tree, which takes more registers than there
+/// are.
+inline Q in_chain(Q sum) {
+  asm("" : "+x"(sum));
+  return sum;
+}
 inline Q qdot(Q acc, Q u, Q x) {
-  return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u, x), _mm256_set1_epi16(1)));
+  return in_chain(
+      _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u, x), _mm256_set1_epi16(1))));
 }
 /// The bytes are signed here: |u| times x with u's sign; 2 * 128 * 127 still fits 16 bits.
 inline Q qdot_wide(Q acc, Q u, Q x) { return qdot(acc, _mm256_abs_epi8(u), _mm256_sign_epi8(x, u)); }
-inline Q qdot_words(Q acc, Q u, Q x) { return _mm256_add_epi32(acc, _mm256_madd_epi16(u, x)); }
+inline Q qdot_words(Q acc, Q u, Q x) { return in_chain(_mm256_add_epi32(acc, _mm256_madd_epi16(u, x))); }
 #endif
 inline Q qtree(Q a, Q b, Q c, Q d) {
   return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
