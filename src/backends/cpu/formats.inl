@@ -2,8 +2,8 @@
 // The dot kernels of linear_quant.inl know nothing else about a format. Layouts: tensor/blocks.hpp,
 // docs/formats.md.
 //
-// Bytes are "q + zero" (0 <= byte <= 127), or for kWide formats signed bytes in the form `qdot_wide` takes,
-// whose zero is kWideZero.
+// Bytes are "q + zero" (0 <= byte <= kMost <= 127), or for kWide formats signed bytes (-kMost <= byte <= kMost)
+// in the form `qdot_wide` takes, whose zero is kWideZero.
 
 namespace quipu::backends {
 namespace {
@@ -26,19 +26,19 @@ alignas(16) constexpr std::int8_t kMxfp4Table[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0,
 
 struct FormatQ4_0 {
   static constexpr std::size_t kBytes = 18;
-  static constexpr int kZero = 8;
+  static constexpr int kZero = 8, kMost = 15;
   static constexpr bool kMin = false, kWide = false;
   static void unpack(const Rows& r, std::size_t off, int j, Q& lo, Q& hi) {
     const Q v = qload(r, j, off + 2);
     lo = low_nibble(v);
     hi = high_nibble(v);
   }
-  static void scales(const Rows& r, std::size_t off, FG& d, FG&) { d = fg_half_low(qload_dword(r, off)); }
+  static void scales(const Rows& r, std::size_t off, FG& d, FG&) { d = fg_load_halves(r, off); }
 };
 
 struct FormatQ4_1 {
   static constexpr std::size_t kBytes = 20;
-  static constexpr int kZero = 0;
+  static constexpr int kZero = 0, kMost = 15;
   static constexpr bool kMin = true, kWide = false;
   static void unpack(const Rows& r, std::size_t off, int j, Q& lo, Q& hi) {
     const Q v = qload(r, j, off + 4);
@@ -54,19 +54,19 @@ struct FormatQ4_1 {
 
 struct FormatQ5_0 {
   static constexpr std::size_t kBytes = 22;
-  static constexpr int kZero = 16;
+  static constexpr int kZero = 16, kMost = 31;
   static constexpr bool kMin = false, kWide = false;
   static void unpack(const Rows& r, std::size_t off, int j, Q& lo, Q& hi) {
     const Q v = qload(r, j, off + 6);
     lo = qor(low_nibble(v), qfifth_bits(r, j, off + 2));
     hi = qor(high_nibble(v), qfifth_bits(r, j, off + 4));
   }
-  static void scales(const Rows& r, std::size_t off, FG& d, FG&) { d = fg_half_low(qload_dword(r, off)); }
+  static void scales(const Rows& r, std::size_t off, FG& d, FG&) { d = fg_load_halves(r, off); }
 };
 
 struct FormatQ5_1 {
   static constexpr std::size_t kBytes = 24;
-  static constexpr int kZero = 0;
+  static constexpr int kZero = 0, kMost = 31;
   static constexpr bool kMin = true, kWide = false;
   static void unpack(const Rows& r, std::size_t off, int j, Q& lo, Q& hi) {
     const Q v = qload(r, j, off + 8);
@@ -78,18 +78,18 @@ struct FormatQ5_1 {
 
 struct FormatQ8_0 {
   static constexpr std::size_t kBytes = 34;
-  static constexpr int kZero = kWideZero;
+  static constexpr int kZero = kWideZero, kMost = 128;
   static constexpr bool kMin = false, kWide = true;
   static void unpack(const Rows& r, std::size_t off, int j, Q& lo, Q& hi) {
     lo = qwide(qload(r, j, off + 2));
     hi = qwide(qload(r, j, off + 18));
   }
-  static void scales(const Rows& r, std::size_t off, FG& d, FG&) { d = fg_half_low(qload_dword(r, off)); }
+  static void scales(const Rows& r, std::size_t off, FG& d, FG&) { d = fg_load_halves(r, off); }
 };
 
 struct FormatIQ4_NL {
   static constexpr std::size_t kBytes = 18;
-  static constexpr int kZero = kWideZero;
+  static constexpr int kZero = kWideZero, kMost = 128;
   static constexpr bool kMin = false, kWide = true;
   static void unpack(const Rows& r, std::size_t off, int j, Q& lo, Q& hi) {
     const Q table = qwide(qtable(kIq4Table));
@@ -97,12 +97,12 @@ struct FormatIQ4_NL {
     lo = qlookup(table, low_nibble(v));
     hi = qlookup(table, high_nibble(v));
   }
-  static void scales(const Rows& r, std::size_t off, FG& d, FG&) { d = fg_half_low(qload_dword(r, off)); }
+  static void scales(const Rows& r, std::size_t off, FG& d, FG&) { d = fg_load_halves(r, off); }
 };
 
 struct FormatMXFP4 {
   static constexpr std::size_t kBytes = 17;
-  static constexpr int kZero = kWideZero;
+  static constexpr int kZero = kWideZero, kMost = 128;
   static constexpr bool kMin = false, kWide = true;
   static void unpack(const Rows& r, std::size_t off, int j, Q& lo, Q& hi) {
     const Q table = qwide(qtable(kMxfp4Table));
@@ -167,7 +167,7 @@ inline void load_dwords(const Rows& r, std::size_t off, Q (&w)[4]) {
 
 struct FormatQ2_K : EveryOther {
   static constexpr std::size_t kBytes = 84;
-  static constexpr int kZero = 0, kSubs = 16, kPieces = 4, kChunks = 4;
+  static constexpr int kZero = 0, kSubs = 16, kPieces = 4, kChunks = 4, kMost = 3;
   static constexpr bool kMin = true, kWide = false;
   template <int c>
   static void unpack(const Rows& r, std::size_t off, int j, Q (&out)[kPieces]) {
@@ -192,7 +192,7 @@ struct FormatQ2_K : EveryOther {
 
 struct FormatQ3_K : EveryOther {
   static constexpr std::size_t kBytes = 110;
-  static constexpr int kZero = 4, kSubs = 16, kPieces = 4, kChunks = 4;
+  static constexpr int kZero = 4, kSubs = 16, kPieces = 4, kChunks = 4, kMost = 7;
   static constexpr bool kMin = false, kWide = false;
   template <int c>
   static void unpack(const Rows& r, std::size_t off, int j, Q (&out)[kPieces]) {
@@ -217,7 +217,7 @@ struct FormatQ3_K : EveryOther {
 
 struct FormatQ4_K : InOrder<4> {
   static constexpr std::size_t kBytes = 144;
-  static constexpr int kZero = 0, kSubs = 8, kPieces = 4, kChunks = 4;
+  static constexpr int kZero = 0, kSubs = 8, kPieces = 4, kChunks = 4, kMost = 15;
   static constexpr bool kMin = true, kWide = false;
   template <int c>
   static void unpack(const Rows& r, std::size_t off, int j, Q (&out)[kPieces]) {
@@ -243,7 +243,7 @@ struct FormatQ4_K : InOrder<4> {
 
 struct FormatQ5_K : InOrder<4> {
   static constexpr std::size_t kBytes = 176;
-  static constexpr int kZero = 0, kSubs = 8, kPieces = 4, kChunks = 4;
+  static constexpr int kZero = 0, kSubs = 8, kPieces = 4, kChunks = 4, kMost = 31;
   static constexpr bool kMin = true, kWide = false;
   template <int c>
   static void unpack(const Rows& r, std::size_t off, int j, Q (&out)[kPieces]) {
@@ -262,7 +262,7 @@ struct FormatQ5_K : InOrder<4> {
 
 struct FormatQ6_K : EveryOther {
   static constexpr std::size_t kBytes = 210;
-  static constexpr int kZero = 32, kSubs = 16, kPieces = 4, kChunks = 4;
+  static constexpr int kZero = 32, kSubs = 16, kPieces = 4, kChunks = 4, kMost = 63;
   static constexpr bool kMin = false, kWide = false;
   template <int c>
   static void unpack(const Rows& r, std::size_t off, int j, Q (&out)[kPieces]) {
@@ -289,7 +289,7 @@ struct FormatQ6_K : EveryOther {
 
 struct FormatIQ4_XS : InOrder<2> {
   static constexpr std::size_t kBytes = 136;
-  static constexpr int kZero = kWideZero, kSubs = 8, kPieces = 2, kChunks = 8;
+  static constexpr int kZero = kWideZero, kSubs = 8, kPieces = 2, kChunks = 8, kMost = 128;
   static constexpr bool kMin = false, kWide = true;
   template <int c>
   static void unpack(const Rows& r, std::size_t off, int j, Q (&out)[kPieces]) {

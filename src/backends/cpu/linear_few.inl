@@ -18,18 +18,28 @@ template <class B>
 inline void add_sub(const GroupBlock<B>& w, std::size_t sub, std::size_t b, const PlanesRow& x, FG& acc,
                     FG& accm) {
   using F = typename B::Format;
-  constexpr std::size_t width = B::kSubWidth, count = width / 4;
+  constexpr int width = B::kSubWidth, count = width / 4;
   const std::size_t k = b * B::kBlock + sub * width, at = k / width;
   const std::int8_t* q = x.q + k / 32 * 64 + k % 32;
-  Q high = qzero(), low = less_zero<F>(qzero(), width == 32 ? x.sum32[at] : x.sum16[at]);
+  const std::int32_t sum_x = width == 32 ? x.sum32[at] : x.sum16[at];
+  Q sum;
+  if constexpr (kPairSums) {
+    sum = less_zero<F>(
+        sum_planes<F, count>([&](int j) { return w.dwords[static_cast<int>(sub) * count + j]; },
+                             [&](int j) { return qbroadcast4(q + 32 + 4 * j); },
+                             [&](int j) { return qbroadcast4(q + 4 * j); }),
+        sum_x);
+  } else {  // two chains at a time
+    Q high = qzero(), low = less_zero<F>(qzero(), sum_x);
 #pragma GCC unroll 8
-  for (std::size_t j = 0; j < count; ++j) {
-    high = dot<F>(high, w.dwords[sub * count + j], qbroadcast4(q + 32 + 4 * j));
-    low = dot<F>(low, w.dwords[sub * count + j], qbroadcast4(q + 4 * j));
+    for (std::size_t j = 0; j < count; ++j) {
+      high = dot<F>(high, w.dwords[sub * count + j], qbroadcast4(q + 32 + 4 * j));
+      low = dot<F>(low, w.dwords[sub * count + j], qbroadcast4(q + 4 * j));
+    }
+    sum = qadd32(low, qshl32<4>(high));
   }
   const float dx = x.d[k / 32];
-  acc = fg_fma(fg_from_int(qadd32(low, qshl32<4>(high))), fg_mul(fg_load(w.d + sub * kGroup), fg_set1(dx)),
-               acc);
+  acc = fg_fma(fg_from_int(sum), fg_mul(fg_load(w.d + sub * kGroup), fg_set1(dx)), acc);
   if constexpr (F::kMin) {
     const float total = width == 32 ? x.dsum[at] : dx * static_cast<float>(x.sum16[at]);
     accm = fg_fma(fg_load(w.m + sub * kGroup), fg_set1(total), accm);

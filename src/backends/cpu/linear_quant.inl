@@ -6,10 +6,24 @@
 namespace quipu::backends {
 namespace {
 
+/// acc plus the products of bytes with those of a plane, by dword.
 template <class F>
 inline Q dot(Q acc, Q u, Q x) {
   if constexpr (F::kWide) return qdot_wide(acc, u, x);
   return qdot(acc, u, x);
+}
+/// Sum over j < n of u(j) * (16 * high(j) + low(j)), by dword.
+template <class F, int n, class U, class H, class L>
+inline Q sum_planes(const U& u, const H& high, const L& low) {
+  if constexpr (kPairSums) {
+    return qsum_planes<F::kWide, F::kMost, n>(u, high, low);
+  } else {
+    Q sum = qzero();
+    for (int j = 0; j < n; ++j) sum = dot<F>(sum, u(j), high(j));
+    sum = qshl32<4>(sum);
+    for (int j = 0; j < n; ++j) sum = dot<F>(sum, u(j), low(j));
+    return sum;
+  }
 }
 /// What the zero point of the bytes contributes to a sum, with the sum of the activations.
 template <class F>
@@ -65,8 +79,8 @@ struct Blocks32 {
     for (int j = 0; j < 4; ++j) {
       Q u0, u1;
       F::unpack(r, off, j, u0, u1);
-      const Q high = dot<F>(dot<F>(qzero(), u0, h0), u1, h1);
-      s[j] = dot<F>(dot<F>(qshl32<4>(high), u0, l0), u1, l1);
+      s[j] = sum_planes<F, 2>([&](int i) { return i == 0 ? u0 : u1; }, [&](int i) { return i == 0 ? h0 : h1; },
+                              [&](int i) { return i == 0 ? l0 : l1; });
     }
     const Q sum = less_zero<F>(qtree(s[0], s[1], s[2], s[3]), x.sum32[b]);
     acc = fg_fma(fg_from_int(sum), fg_mul(d, fg_set1(x.d[b])), acc);
@@ -110,17 +124,13 @@ struct Blocks256 {
       Q u[F::kPieces];
       F::template unpack<c>(r, off, j, u);
       for (int i = 0; i < kSubsPerChunk; ++i) {
-        Q high = qzero();
-        for (int h = 0; h < kPer; ++h) {
+        const auto low = [&](int h) {
           const int piece = F::piece(c, i * kPer + h);
-          high = dot<F>(high, u[i * kPer + h], qbroadcast16(q + piece / 2 * 64 + 32 + piece % 2 * 16));
-        }
-        Q sum = qshl32<4>(high);
-        for (int h = 0; h < kPer; ++h) {
-          const int piece = F::piece(c, i * kPer + h);
-          sum = dot<F>(sum, u[i * kPer + h], qbroadcast16(q + piece / 2 * 64 + piece % 2 * 16));
-        }
-        s[i][j] = sum;
+          return q + piece / 2 * 64 + piece % 2 * 16;
+        };
+        s[i][j] = sum_planes<F, kPer>([&](int h) { return u[i * kPer + h]; },
+                                      [&](int h) { return qbroadcast16(low(h) + 32); },
+                                      [&](int h) { return qbroadcast16(low(h)); });
       }
     }
     for (int i = 0; i < kSubsPerChunk; ++i)

@@ -208,6 +208,24 @@ inline Q qload_dword(const Rows& r, std::size_t off) {
   };
   return _mm256_inserti128_si256(_mm256_castsi128_si256(four(0)), four(4), 1);
 }
+/// Halves at `off` of every row.
+inline FG fg_load_halves(const Rows& r, std::size_t off) {
+  __m128i v = _mm_setzero_si128();
+  const auto half = [&](int i) {
+    std::uint16_t x;
+    __builtin_memcpy(&x, r.p[i] + off, 2);
+    return x;
+  };
+  v = _mm_insert_epi16(v, half(0), 0);
+  v = _mm_insert_epi16(v, half(1), 1);
+  v = _mm_insert_epi16(v, half(2), 2);
+  v = _mm_insert_epi16(v, half(3), 3);
+  v = _mm_insert_epi16(v, half(4), 4);
+  v = _mm_insert_epi16(v, half(5), 5);
+  v = _mm_insert_epi16(v, half(6), 6);
+  v = _mm_insert_epi16(v, half(7), 7);
+  return _mm256_cvtph_ps(v);
+}
 inline Q qset1_8(int x) { return _mm256_set1_epi8(static_cast<char>(x)); }
 inline Q qset1_32(std::int32_t x) { return _mm256_set1_epi32(x); }
 inline Q qzero() { return _mm256_setzero_si256(); }
@@ -267,10 +285,12 @@ inline Q qbroadcast4(const std::int8_t* p) {
   return _mm256_set1_epi32(x);
 }
 #if defined(__AVXVNNI__)
+constexpr bool kPairSums = false;
 inline Q qdot(Q acc, Q u, Q x) { return _mm256_dpbusd_avx_epi32(acc, u, x); }
 inline Q qdot_wide(Q acc, Q u, Q x) { return qdot(acc, u, x); }
 inline Q qdot_words(Q acc, Q u, Q x) { return _mm256_dpwssd_avx_epi32(acc, u, x); }
 #else
+constexpr bool kPairSums = true;
 /// Keeps the compiler from adding up the products of a chain as a tree, which takes more registers than there
 /// are.
 inline Q in_chain(Q sum) {
@@ -285,9 +305,35 @@ inline Q qdot(Q acc, Q u, Q x) {
 inline Q qdot_wide(Q acc, Q u, Q x) { return qdot(acc, _mm256_abs_epi8(u), _mm256_sign_epi8(x, u)); }
 inline Q qdot_words(Q acc, Q u, Q x) { return in_chain(_mm256_add_epi32(acc, _mm256_madd_epi16(u, x))); }
 #endif
+/// The sums of a's, b's, c's and d's four dwords, in each half.
 inline Q qtree(Q a, Q b, Q c, Q d) {
-  return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
+  const Q ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+  const Q cd = _mm256_add_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+  return _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
 }
+#if !defined(__AVXVNNI__)
+/// Sixteen sums of two products of bytes, |u| <= most <= 128. Wide: both are signed, so |u| times x with u's sign.
+template <bool wide>
+inline Q qpairs(Q u, Q x) {
+  if constexpr (wide) return _mm256_maddubs_epi16(_mm256_abs_epi8(u), _mm256_sign_epi8(x, u));
+  return _mm256_maddubs_epi16(u, x);
+}
+/// Sum over j < n of u(j) * (16 * high(j) + low(j)), by dword: as much as fits is added up in 16 bits.
+template <bool wide, int most, int n, class U, class H, class L>
+inline Q qsum_planes(const U& u, const H& high, const L& low) {
+  constexpr int fit = 32767 / (2 * most * 127);  // low is at most 8
+  static_assert(fit >= 1 && 2 * most * 8 * n <= 32767);
+  Q pairs = qpairs<wide>(u(0), low(0));
+  for (int j = 1; j < n; ++j) pairs = _mm256_add_epi16(pairs, qpairs<wide>(u(j), low(j)));
+  Q sum = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+  for (int j = 0; j < n; ++j) {
+    const Q next = qpairs<wide>(u(j), high(j));
+    pairs = j % fit == 0 ? next : _mm256_add_epi16(pairs, next);
+    if (j % fit == fit - 1 || j == n - 1) sum = qdot_words(sum, pairs, _mm256_set1_epi16(16));
+  }
+  return sum;
+}
+#endif
 inline void qtranspose(Q& a, Q& b, Q& c, Q& d) {
   const Q t0 = _mm256_unpacklo_epi32(a, b), t1 = _mm256_unpackhi_epi32(a, b);
   const Q t2 = _mm256_unpacklo_epi32(c, d), t3 = _mm256_unpackhi_epi32(c, d);

@@ -160,6 +160,7 @@ constexpr int kQuarters = 4;
 constexpr int kGroup = 16;
 /// What `qwide` adds to signed bytes.
 constexpr int kWideZero = 128;
+constexpr bool kPairSums = false;
 
 /// Row pointers of a group; rows past the end repeat the last one.
 struct Rows {
@@ -295,6 +296,7 @@ inline FG fg_from_bits(Q a) { return _mm512_castsi512_ps(a); }
 /// The half in the low (high) 16 bits of each dword.
 inline FG fg_half_low(Q a) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)); }
 inline FG fg_half_high(Q a) { return fg_half_low(_mm512_srli_epi32(a, 16)); }
+inline FG fg_load_halves(const Rows& r, std::size_t off) { return fg_half_low(qload_dword(r, off)); }
 
 }  // namespace
 }  // namespace quipu::backends

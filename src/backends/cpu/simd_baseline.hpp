@@ -230,6 +230,7 @@ struct FG {
 constexpr int kQuarters = 1;
 constexpr int kGroup = 4;
 constexpr int kWideZero = 0;
+constexpr bool kPairSums = false;
 
 template <class F>
 inline Q q_bytes(F f) {
@@ -434,6 +435,7 @@ inline FG fg_half_low(Q a) {
 inline FG fg_half_high(Q a) {
   return fg([&](int i) { return half_value(q_word(a, 2 * i + 1)); });
 }
+inline FG fg_load_halves(const Rows& r, std::size_t off) { return fg_half_low(qload_dword(r, off)); }
 
 }  // namespace
 }  // namespace quipu::backends

@@ -228,6 +228,7 @@ using FG = float32x4_t;
 constexpr int kQuarters = 1;
 constexpr int kGroup = 4;
 constexpr int kWideZero = 0;
+constexpr bool kPairSums = false;
 
 inline uint32x4_t dwords(Q a) { return vreinterpretq_u32_u8(a); }
 inline uint16x8_t words(Q a) { return vreinterpretq_u16_u8(a); }
@@ -342,6 +343,7 @@ inline FG fg_from_int(Q a) { return vcvtq_f32_s32(integers(a)); }
 inline FG fg_from_bits(Q a) { return vreinterpretq_f32_u8(a); }
 inline FG fg_half_low(Q a) { return half4(vmovn_u32(dwords(a))); }
 inline FG fg_half_high(Q a) { return half4(vshrn_n_u32(dwords(a), 16)); }
+inline FG fg_load_halves(const Rows& r, std::size_t off) { return fg_half_low(qload_dword(r, off)); }
 
 }  // namespace
 }  // namespace quipu::backends
