@@ -9,21 +9,24 @@ constexpr std::size_t kSpan = 64;
 constexpr int kSharedRows = kGroup == 16 ? 4 : kGroup == 8 ? 3 : 1;
 
 /// Keys or values of a span, `stride` elements apart: floats of the scratch, or 16-bit ones where they are
-/// stored.
+/// stored. `lanes`: kGroup of them instead of sixteen.
 struct SpanF32 {
   const float* base;
   std::size_t stride;
   V16 at(std::size_t j, std::size_t e) const { return load(base + j * stride + e); }
+  FG lanes(std::size_t j, std::size_t e) const { return fg_load(base + j * stride + e); }
 };
 struct SpanF16 {
   const std::uint16_t* base;
   std::size_t stride;
   V16 at(std::size_t j, std::size_t e) const { return load_f16(base + j * stride + e); }
+  FG lanes(std::size_t j, std::size_t e) const { return fg_load_f16(base + j * stride + e); }
 };
 struct SpanBF16 {
   const std::uint16_t* base;
   std::size_t stride;
   V16 at(std::size_t j, std::size_t e) const { return load_bf16(base + j * stride + e); }
+  FG lanes(std::size_t j, std::size_t e) const { return fg_load_bf16(base + j * stride + e); }
 };
 
 /// Q8_0 where it is stored, its scales as floats beside it.
@@ -37,10 +40,16 @@ struct SpanQ8 {
       for (std::size_t b = 0; b < blocks; ++b)
         scales[j * blocks + b] = half_at(base + j * row_bytes + b * 34);
   }
-  V16 at(std::size_t j, std::size_t e) const {
-    const std::byte* codes = base + j * row_bytes + e / 32 * 34 + 2 + e % 32;
-    return load_int8(reinterpret_cast<const std::int8_t*>(codes)) * set1(scales[j * blocks + e / 32]);
+  V16 at(std::size_t j, std::size_t e) const { return load_int8(codes(j, e)) * set1(scale(j, e)); }
+  FG lanes(std::size_t j, std::size_t e) const {
+    return fg_mul(fg_load_int8(codes(j, e)), fg_set1(scale(j, e)));
   }
+
+ private:
+  const std::int8_t* codes(std::size_t j, std::size_t e) const {
+    return reinterpret_cast<const std::int8_t*>(base + j * row_bytes + e / 32 * 34 + 2 + e % 32);
+  }
+  float scale(std::size_t j, std::size_t e) const { return scales[j * blocks + e / 32]; }
 };
 
 /// What is the same for all rows of a block.
@@ -67,9 +76,44 @@ inline void ask_for(const std::byte* from, std::size_t bytes, std::size_t part, 
     prefetch_far(from + at);
 }
 
+/// Lanes `lane` to lane + 7 of the products of `rows` queries and the keys from j.
+template <int rows, int count, int lane, class Keys>
+inline void half_products(const SpanArgs& a, const SpanRow* row, const Keys& keys, std::size_t j,
+                          FG (&s)[rows][count]) {
+  for (auto& of_row : s)
+    for (FG& x : of_row) x = fg_zero();
+  for (std::size_t e = 0; e < a.d; e += 16) {
+    FG q[rows];
+    for (int r = 0; r < rows; ++r) q[r] = fg_load(row[r].query + e + lane);
+    for (int i = 0; i < count; ++i) {
+      const FG k = keys.lanes(j + static_cast<std::size_t>(i), e + lane);
+      for (int r = 0; r < rows; ++r) s[r][i] = fg_fma(q[r], k, s[r][i]);
+    }
+  }
+}
+/// products16 where a vector takes two registers: one half after the other, so that twelve sums are in
+/// registers.
+template <int rows, class Keys>
+inline void products16_by_halves(const SpanArgs& a, const SpanRow* row, const Keys& keys, std::size_t j,
+                                 V16* out) {
+  constexpr int count = rows == 1 ? 8 : 4;
+  FG sums[rows][16];
+  for (int from = 0; from < 16; from += count) {
+    const std::size_t at = j + static_cast<std::size_t>(from);
+    ask_for(a.next_k, a.next_bytes_k, at / count, kSpan / count);
+    FG low[rows][count], high[rows][count];
+    half_products<rows, count, 0>(a, row, keys, at, low);
+    half_products<rows, count, 8>(a, row, keys, at, high);
+    for (int r = 0; r < rows; ++r)
+      for (int i = 0; i < count; ++i) sums[r][from + i] = fg_add(low[r][i], high[r][i]);
+  }
+  for (int r = 0; r < rows; ++r) out[r] = reduce_halves16(sums[r]);
+}
+
 /// The raw products of `rows` queries and the 16 keys from j.
 template <int rows, class Keys>
 inline void products16(const SpanArgs& a, const SpanRow* row, const Keys& keys, std::size_t j, V16* out) {
+  if constexpr (kGroup == 8) return products16_by_halves<rows>(a, row, keys, j, out);
   constexpr int together = kGroup < 16 ? (rows > 1 ? 2 : 4) : rows >= 4 ? 4 : 8;
   // Four rows by four keys are sixteen sums, which fill the registers: their trees at once, before the next
   // keys.
@@ -146,20 +190,23 @@ inline float update(SoftmaxState state, const V16* s, float* weights) {
 template <int rows, int vectors, class Values>
 inline void add_values(const SpanArgs& a, const SpanRow* row, const float (*weights)[kSpan],
                        const float* factors, const Values& values, std::size_t e) {
-  V16 acc[rows][vectors];
+  constexpr int parts = 16 / kGroup;
+  FG acc[rows][vectors * parts];
   for (int r = 0; r < rows; ++r)
-    for (int i = 0; i < vectors; ++i) acc[r][i] = load(row[r].state.values + e + 16 * i) * set1(factors[r]);
+    for (int i = 0; i < vectors * parts; ++i)
+      acc[r][i] = fg_mul(fg_load(row[r].state.values + e + kGroup * i), fg_set1(factors[r]));
   for (std::size_t j = a.lo; j < a.hi; ++j) {
     if (e == 0) ask_for(a.next_v, a.next_bytes_v, j, kSpan);
-    V16 v[vectors];
-    for (int i = 0; i < vectors; ++i) v[i] = values.at(j, e + 16 * static_cast<std::size_t>(i));
-    for (int r = 0; r < rows; ++r) {
-      const V16 w = set1(weights[r][j]);
-      for (int i = 0; i < vectors; ++i) acc[r][i] = fma(w, v[i], acc[r][i]);
+    FG w[rows];
+    for (int r = 0; r < rows; ++r) w[r] = fg_set1(weights[r][j]);
+    // A register's lanes at a time: with twelve sums there is no room for more.
+    for (int i = 0; i < vectors * parts; ++i) {
+      const FG v = values.lanes(j, e + kGroup * static_cast<std::size_t>(i));
+      for (int r = 0; r < rows; ++r) acc[r][i] = fg_fma(w[r], v, acc[r][i]);
     }
   }
   for (int r = 0; r < rows; ++r)
-    for (int i = 0; i < vectors; ++i) store(row[r].state.values + e + 16 * i, acc[r][i]);
+    for (int i = 0; i < vectors * parts; ++i) fg_store(row[r].state.values + e + kGroup * i, acc[r][i]);
 }
 
 template <int rows, class Keys, class Values>

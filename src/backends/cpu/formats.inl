@@ -2,8 +2,8 @@
 // The dot kernels of linear_quant.inl know nothing else about a format. Layouts: tensor/blocks.hpp,
 // docs/formats.md.
 //
-// Bytes are "q + zero" (0 <= byte <= kMost <= 127), or for kWide formats signed bytes (-kMost <= byte <= kMost)
-// in the form `qdot_wide` takes, whose zero is kWideZero.
+// Bytes are "q + zero" (0 <= byte <= kMost <= 127), or for kWide formats signed bytes (-kMost <= byte <=
+// kMost) in the form `qdot_wide` takes, whose zero is kWideZero.
 
 namespace quipu::backends {
 namespace {

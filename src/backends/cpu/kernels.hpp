@@ -204,15 +204,22 @@ constexpr std::size_t amx_panels(std::size_t k) {
   const std::size_t fit = (std::size_t{1} << 20) / (k * 40) / 2 * 2;
   return fit < 2 ? 2 : fit > kAmxMaxPanels ? kAmxMaxPanels : fit;
 }
-/// Two panels (two bytes a weight) for kPanelChunk of K, their scales and minima, accumulators of kPanelBlock
-/// rows.
-inline constexpr std::size_t kPanelChunk = 256, kPanelBlock = 512;
+/// Two panels of kPanelWeights (two bytes each; of a chunk of K, as they stay in L1), their scales and
+/// minima, accumulators of kPanelBlock rows.
+inline constexpr std::size_t kPanelWeights = 4096, kPanelBlock = 512;
 constexpr std::size_t panel_scratch(std::size_t k) {
-  return 2 * kPanelChunk * 32 + 2 * 2 * (k / 16) * 64 + 2 * kPanelBlock * 64;
+  return 2 * kPanelWeights * 2 + 2 * 2 * (k / 16) * 64 + 2 * kPanelBlock * 64;
 }
 constexpr std::size_t linear_scratch(std::size_t k) {
   const std::size_t tiles = (k + 256) * 32 + 65536 + amx_panels(k) * k * 40;
   return tiles > panel_scratch(k) ? tiles : panel_scratch(k);
+}
+/// Float weights without AVX-512: a panel of weights, the sums of a block of rows (sixteen lanes each), the
+/// block itself.
+inline constexpr std::size_t kFloatPanelRows = 4, kFloatPanelChunk = 1024, kFloatPanelBlock = 63;
+constexpr std::size_t float_scratch(std::size_t k) {
+  return (kFloatPanelRows * (kFloatPanelChunk + kFloatPanelBlock * 16) + kFloatPanelBlock * k) *
+         sizeof(float);
 }
 /// The same for BF16 weights: AMX packs 128 rows of activations in two planes, and 32 weight rows.
 constexpr std::size_t bf16_scratch(std::size_t k) { return (k + 32) * (128 * 4 + 32 * 2) + 4096; }

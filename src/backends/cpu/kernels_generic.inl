@@ -20,6 +20,8 @@
 #include "backends/cpu/attention_walk.inl"
 #include "backends/cpu/attention.inl"
 #include "backends/cpu/linear_rows.inl"
+#include "backends/cpu/float_weights.inl"
+#include "backends/cpu/linear_float_panels.inl"
 #include "backends/cpu/linear_float.inl"
 #include "backends/cpu/linear_quant.inl"
 #include "backends/cpu/linear_few.inl"

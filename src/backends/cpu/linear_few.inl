@@ -24,11 +24,11 @@ inline void add_sub(const GroupBlock<B>& w, std::size_t sub, std::size_t b, cons
   const std::int32_t sum_x = width == 32 ? x.sum32[at] : x.sum16[at];
   Q sum;
   if constexpr (kPairSums) {
-    sum = less_zero<F>(
-        sum_planes<F, count>([&](int j) { return w.dwords[static_cast<int>(sub) * count + j]; },
-                             [&](int j) { return qbroadcast4(q + 32 + 4 * j); },
-                             [&](int j) { return qbroadcast4(q + 4 * j); }),
-        sum_x);
+    sum =
+        less_zero<F>(sum_planes<F, count>([&](int j) { return w.dwords[static_cast<int>(sub) * count + j]; },
+                                          [&](int j) { return qbroadcast4(q + 32 + 4 * j); },
+                                          [&](int j) { return qbroadcast4(q + 4 * j); }),
+                     sum_x);
   } else {  // two chains at a time
     Q high = qzero(), low = less_zero<F>(qzero(), sum_x);
 #pragma GCC unroll 8

@@ -4,34 +4,6 @@
 namespace quipu::backends {
 namespace {
 
-struct WeightF32 {
-  static constexpr std::size_t kBytes = 4;
-  static V16 at(const std::uint8_t* row, std::size_t k) {
-    return load(reinterpret_cast<const float*>(row) + k);
-  }
-  static V16 part(const std::uint8_t* row, std::size_t k, std::size_t n) {
-    return load_n(reinterpret_cast<const float*>(row) + k, n);
-  }
-};
-struct WeightF16 {
-  static constexpr std::size_t kBytes = 2;
-  static V16 at(const std::uint8_t* row, std::size_t k) {
-    return load_f16(reinterpret_cast<const std::uint16_t*>(row) + k);
-  }
-  static V16 part(const std::uint8_t* row, std::size_t k, std::size_t n) {
-    return load_f16_n(reinterpret_cast<const std::uint16_t*>(row) + k, n);
-  }
-};
-struct WeightBF16 {
-  static constexpr std::size_t kBytes = 2;
-  static V16 at(const std::uint8_t* row, std::size_t k) {
-    return load_bf16(reinterpret_cast<const std::uint16_t*>(row) + k);
-  }
-  static V16 part(const std::uint8_t* row, std::size_t k, std::size_t n) {
-    return load_bf16_n(reinterpret_cast<const std::uint16_t*>(row) + k, n);
-  }
-};
-
 /// Outputs of `rows` weight rows from n and `tokens` activation rows from t; `first`: the first that read
 /// these weights.
 template <class W, int rows, int tokens, bool first>
@@ -61,20 +33,16 @@ void float_block(const LinearArgs& a, std::size_t n, std::size_t t) {
       for (int j = 0; j < tokens; ++j) acc[i][j] = fma(wv, load_n(x[j] + k, a.k - k), acc[i][j]);
     }
   }
-  for (int i = 0; i < rows; ++i) {
-    const std::size_t column = n + static_cast<std::size_t>(i);
-    for (int j = 0; j < tokens; ++j) {
-      const std::size_t out = out_row(a, t + static_cast<std::size_t>(j)) * a.n + column;
-      float y = reduce_add(acc[i][j]);
-      if (a.bias != nullptr) y = y + a.bias[column];
-      if (a.residual != nullptr) y = y + a.residual[out];
-      a.y[out] = y;
-    }
-  }
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < tokens; ++j)
+      float_output(a, n + static_cast<std::size_t>(i), t + static_cast<std::size_t>(j),
+                   reduce_add(acc[i][j]));
 }
 
 /// Rows of weights by rows of activations whose sums are in registers.
 constexpr int kFloatRows = kGroup == 16 ? 4 : 2, kFloatTokens = kGroup == 16 ? 6 : 2;
+/// Fewer rows of activations do not pay for a panel.
+constexpr std::size_t kFloatPanelLeast = 12;
 /// Activations that stay in L2 while the weights pass by.
 constexpr std::size_t kFloatBlockBytes = std::size_t{384} << 10;
 
@@ -110,11 +78,14 @@ void linear_float(const LinearArgs& a) {
     for (; n < a.n_end; ++n) float_block<W, 1, 1, true>(a, n, 0);
     return;
   }
+  std::size_t done = a.n_begin;
+  if constexpr (kGroup < 16)
+    if (a.rows >= kFloatPanelLeast) done = linear_float_panels<W>(a);
   const std::size_t fit = kFloatBlockBytes / (a.k * sizeof(float)) / kFloatTokens * kFloatTokens;
   const std::size_t block = fit < kFloatTokens ? kFloatTokens : fit;
   for (std::size_t t = 0; t < a.rows; t += block) {
     const std::size_t end = t + block < a.rows ? t + block : a.rows;
-    std::size_t n = a.n_begin;
+    std::size_t n = done;
     for (; n + kFloatRows <= a.n_end; n += kFloatRows) float_rows<W, kFloatRows>(a, n, t, end);
     for (; n < a.n_end; ++n) float_rows<W, 1>(a, n, t, end);
   }

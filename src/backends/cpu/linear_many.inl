@@ -6,6 +6,8 @@
 namespace quipu::backends {
 namespace {
 
+constexpr std::size_t kPanelChunk = kPanelWeights / kGroup;
+
 /// Unpacked weights of a group of rows: the weights of a chunk of K, so that they stay in L1; scales (and
 /// minima) by sub-block for all of K.
 struct Panel {
@@ -92,7 +94,8 @@ inline void for_tokens(std::size_t begin, std::size_t end, const Work& work) {
   std::size_t t = begin;
   constexpr int most = ManyRows::kTokens;  ///< as many as keep sums and accumulators in registers
   // Four as 2 + 2: one row makes little of a load of weights.
-  for (; t + most <= end && (most > 3 || t + 4 != end); t += most) work(t, std::integral_constant<int, most>());
+  for (; t + most <= end && (most > 3 || t + 4 != end); t += most)
+    work(t, std::integral_constant<int, most>());
   if (most > 4 && t + 4 <= end) {
     work(t, std::integral_constant<int, 4>());
     t += 4;

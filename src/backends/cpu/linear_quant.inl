@@ -79,8 +79,9 @@ struct Blocks32 {
     for (int j = 0; j < 4; ++j) {
       Q u0, u1;
       F::unpack(r, off, j, u0, u1);
-      s[j] = sum_planes<F, 2>([&](int i) { return i == 0 ? u0 : u1; }, [&](int i) { return i == 0 ? h0 : h1; },
-                              [&](int i) { return i == 0 ? l0 : l1; });
+      s[j] =
+          sum_planes<F, 2>([&](int i) { return i == 0 ? u0 : u1; }, [&](int i) { return i == 0 ? h0 : h1; },
+                           [&](int i) { return i == 0 ? l0 : l1; });
     }
     const Q sum = less_zero<F>(qtree(s[0], s[1], s[2], s[3]), x.sum32[b]);
     acc = fg_fma(fg_from_int(sum), fg_mul(d, fg_set1(x.d[b])), acc);

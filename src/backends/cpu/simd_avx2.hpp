@@ -115,20 +115,24 @@ inline float reduce_max(V16 x) {
   q = _mm_max_ps(q, _mm_movehl_ps(q, q));
   return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
 }
-/// Lane trees of eight vectors.
-inline __m256 reduce_add8(const V16* x) {
+/// Lane trees of eight vectors whose lanes l and l + 8 are added up already.
+inline __m256 reduce_halves8(const __m256* h) {
   __m256 t[4];
-  for (int i = 0; i < 4; ++i) {  // (l, l+8) inside a vector, then (l, l+4): vectors i and i+4 side by side
-    const __m256 p = _mm256_add_ps(x[i].a, x[i].b), q = _mm256_add_ps(x[i + 4].a, x[i + 4].b);
-    t[i] = _mm256_add_ps(_mm256_permute2f128_ps(p, q, 0x20), _mm256_permute2f128_ps(p, q, 0x31));
-  }
+  for (int i = 0; i < 4; ++i)  // (l, l+4): vectors i and i+4 side by side
+    t[i] = _mm256_add_ps(_mm256_permute2f128_ps(h[i], h[i + 4], 0x20),
+                         _mm256_permute2f128_ps(h[i], h[i + 4], 0x31));
   __m256 u[2];
   for (int i = 0; i < 2; ++i)  // (l, l+2)
     u[i] = _mm256_add_ps(_mm256_shuffle_ps(t[i], t[i + 2], 0x44), _mm256_shuffle_ps(t[i], t[i + 2], 0xee));
   const __m256 r = _mm256_add_ps(_mm256_shuffle_ps(u[0], u[1], 0x88), _mm256_shuffle_ps(u[0], u[1], 0xdd));
   return _mm256_permute_ps(r, 0xd8);  // from [i, i+2, i+1, i+3]
 }
-inline V16 reduce_add16(const V16* x) { return {reduce_add8(x), reduce_add8(x + 8)}; }
+inline V16 reduce_halves16(const __m256* h) { return {reduce_halves8(h), reduce_halves8(h + 8)}; }
+inline V16 reduce_add16(const V16* x) {
+  __m256 h[16];
+  for (int i = 0; i < 16; ++i) h[i] = _mm256_add_ps(x[i].a, x[i].b);
+  return reduce_halves16(h);
+}
 
 inline __m256 half8(const std::uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
@@ -298,8 +302,7 @@ inline Q in_chain(Q sum) {
   return sum;
 }
 inline Q qdot(Q acc, Q u, Q x) {
-  return in_chain(
-      _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u, x), _mm256_set1_epi16(1))));
+  return in_chain(_mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u, x), _mm256_set1_epi16(1))));
 }
 /// The bytes are signed here: |u| times x with u's sign; 2 * 128 * 127 still fits 16 bits.
 inline Q qdot_wide(Q acc, Q u, Q x) { return qdot(acc, _mm256_abs_epi8(u), _mm256_sign_epi8(x, u)); }
@@ -312,7 +315,8 @@ inline Q qtree(Q a, Q b, Q c, Q d) {
   return _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
 }
 #if !defined(__AVXVNNI__)
-/// Sixteen sums of two products of bytes, |u| <= most <= 128. Wide: both are signed, so |u| times x with u's sign.
+/// Sixteen sums of two products of bytes, |u| <= most <= 128. Wide: both are signed, so |u| times x with u's
+/// sign.
 template <bool wide>
 inline Q qpairs(Q u, Q x) {
   if constexpr (wide) return _mm256_maddubs_epi16(_mm256_abs_epi8(u), _mm256_sign_epi8(x, u));
@@ -348,6 +352,11 @@ inline void qput(void* p, Q a) { _mm256_storeu_si256(static_cast<__m256i*>(p), a
 inline FG fg_zero() { return _mm256_setzero_ps(); }
 inline FG fg_set1(float x) { return _mm256_set1_ps(x); }
 inline FG fg_load(const float* p) { return _mm256_loadu_ps(p); }
+inline FG fg_load_f16(const std::uint16_t* p) { return half8(p); }
+inline FG fg_load_bf16(const std::uint16_t* p) { return bfloat8(p); }
+inline FG fg_load_int8(const std::int8_t* p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
 inline void fg_store(float* p, FG a) { _mm256_storeu_ps(p, a); }
 inline void fg_store_n(float* p, FG a, std::size_t n) {
   alignas(32) float t[8];

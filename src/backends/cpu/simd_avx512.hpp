@@ -284,6 +284,9 @@ inline void qput(void* p, Q a) { _mm512_storeu_si512(p, a); }
 inline FG fg_zero() { return _mm512_setzero_ps(); }
 inline FG fg_set1(float x) { return _mm512_set1_ps(x); }
 inline FG fg_load(const float* p) { return _mm512_loadu_ps(p); }
+inline FG fg_load_f16(const std::uint16_t* p) { return load_f16(p).v; }
+inline FG fg_load_bf16(const std::uint16_t* p) { return load_bf16(p).v; }
+inline FG fg_load_int8(const std::int8_t* p) { return load_int8(p).v; }
 inline void fg_store(float* p, FG a) { _mm512_storeu_ps(p, a); }
 inline void fg_store_n(float* p, FG a, std::size_t n) { _mm512_mask_storeu_ps(p, first(n), a); }
 inline FG fg_fma(FG a, FG b, FG c) { return _mm512_fmadd_ps(a, b, c); }

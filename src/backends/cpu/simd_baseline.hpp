@@ -407,6 +407,15 @@ inline FG fg_load(const float* p) {
   return fg([&](int i) { return p[i]; });
 }
 inline void fg_store_n(float* p, FG a, std::size_t n) { __builtin_memcpy(p, a.v, n * sizeof(float)); }
+inline FG fg_load_f16(const std::uint16_t* p) {
+  return fg([&](int i) { return half_value(p[i]); });
+}
+inline FG fg_load_bf16(const std::uint16_t* p) {
+  return fg([&](int i) { return float_of(static_cast<std::uint32_t>(p[i]) << 16); });
+}
+inline FG fg_load_int8(const std::int8_t* p) {
+  return fg([&](int i) { return static_cast<float>(p[i]); });
+}
 inline void fg_store(float* p, FG a) { fg_store_n(p, a, 4); }
 inline FG fg_fma(FG a, FG b, FG c) {
   return fg([&](int i) { return __builtin_fmaf(a.v[i], b.v[i], c.v[i]); });

@@ -328,6 +328,14 @@ inline void qput(void* p, Q a) { vst1q_u8(static_cast<std::uint8_t*>(p), a); }
 inline FG fg_zero() { return vdupq_n_f32(0); }
 inline FG fg_set1(float x) { return vdupq_n_f32(x); }
 inline FG fg_load(const float* p) { return vld1q_f32(p); }
+inline FG fg_load_f16(const std::uint16_t* p) { return half4(vld1_u16(p)); }
+inline FG fg_load_bf16(const std::uint16_t* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
+inline FG fg_load_int8(const std::int8_t* p) {
+  std::uint32_t four;
+  __builtin_memcpy(&four, p, 4);
+  const int8x8_t v = vreinterpret_s8_u32(vdup_n_u32(four));
+  return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(v))));
+}
 inline void fg_store(float* p, FG a) { vst1q_f32(p, a); }
 inline void fg_store_n(float* p, FG a, std::size_t n) {
   float t[kGroup];

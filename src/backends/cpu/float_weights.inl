@@ -1,0 +1,44 @@
+// F32, F16 and BF16 weights as floats, exactly, and what follows the sum of their products
+// (docs/numerics.md).
+
+namespace quipu::backends {
+namespace {
+
+struct WeightF32 {
+  static constexpr std::size_t kBytes = 4;
+  static V16 at(const std::uint8_t* row, std::size_t k) {
+    return load(reinterpret_cast<const float*>(row) + k);
+  }
+  static V16 part(const std::uint8_t* row, std::size_t k, std::size_t n) {
+    return load_n(reinterpret_cast<const float*>(row) + k, n);
+  }
+};
+struct WeightF16 {
+  static constexpr std::size_t kBytes = 2;
+  static V16 at(const std::uint8_t* row, std::size_t k) {
+    return load_f16(reinterpret_cast<const std::uint16_t*>(row) + k);
+  }
+  static V16 part(const std::uint8_t* row, std::size_t k, std::size_t n) {
+    return load_f16_n(reinterpret_cast<const std::uint16_t*>(row) + k, n);
+  }
+};
+struct WeightBF16 {
+  static constexpr std::size_t kBytes = 2;
+  static V16 at(const std::uint8_t* row, std::size_t k) {
+    return load_bf16(reinterpret_cast<const std::uint16_t*>(row) + k);
+  }
+  static V16 part(const std::uint8_t* row, std::size_t k, std::size_t n) {
+    return load_bf16_n(reinterpret_cast<const std::uint16_t*>(row) + k, n);
+  }
+};
+
+/// The output of weight row `column` and activation row t from its sum y: bias and residual, in this order.
+inline void float_output(const LinearArgs& a, std::size_t column, std::size_t t, float y) {
+  const std::size_t out = out_row(a, t) * a.n + column;
+  if (a.bias != nullptr) y = y + a.bias[column];
+  if (a.residual != nullptr) y = y + a.residual[out];
+  a.y[out] = y;
+}
+
+}  // namespace
+}  // namespace quipu::backends
