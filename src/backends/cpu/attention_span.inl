@@ -114,7 +114,7 @@ inline void products16_by_halves(const SpanArgs& a, const SpanRow* row, const Ke
 template <int rows, class Keys>
 inline void products16(const SpanArgs& a, const SpanRow* row, const Keys& keys, std::size_t j, V16* out) {
   if constexpr (kGroup == 8) return products16_by_halves<rows>(a, row, keys, j, out);
-  constexpr int together = kGroup < 16 ? (rows > 1 ? 2 : 4) : rows >= 4 ? 4 : 8;
+  constexpr int together = kGroup < 16 || rows >= 4 ? 4 : 8;
   // Four rows by four keys are sixteen sums, which fill the registers: their trees at once, before the next
   // keys.
   constexpr bool at_once = rows == 4 && kGroup == 16;

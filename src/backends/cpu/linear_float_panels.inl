@@ -5,17 +5,16 @@
 namespace quipu::backends {
 namespace {
 
-constexpr std::size_t kTileRows = 4, kTileTokens = 3, kTileFloats = kTileRows * kTileTokens * 16;
+constexpr std::size_t kTileRows = kFloatPanelRows, kTileTokens = 3,
+                      kTileFloats = kTileRows * kTileTokens * 16;
 
-/// Weights [k / 16][kTileRows][16] of the chunk [k0, k1) of a tile's rows; asks for the rows `ahead` bytes
-/// on.
+/// Weights [k / 16][kTileRows][16] of the chunk [k0, k1) of a tile's rows; asks for the tile behind it.
 template <class W>
-void pack_weights(const LinearArgs& a, std::size_t n, std::size_t k0, std::size_t k1, std::size_t ahead,
-                  float* to) {
+void pack_weights(const LinearArgs& a, std::size_t n, std::size_t k0, std::size_t k1, float* to) {
   for (std::size_t i = 0; i < kTileRows; ++i) {
     const std::uint8_t* w = a.weight + (n + i) * a.row_bytes;
     for (std::size_t k = k0; k < k1; k += 16) {
-      prefetch_far(w + k * W::kBytes + ahead);
+      prefetch_far(w + k * W::kBytes + kTileRows * a.row_bytes);
       store(to + (k - k0) * kTileRows + i * 16, W::at(w, k));
     }
   }
@@ -74,36 +73,30 @@ void finish_tile(const LinearArgs& a, std::size_t n, std::size_t t, std::size_t 
 /// Output columns [n_begin, n_end) as far as whole tiles go, for all rows; where they end.
 template <class W>
 std::size_t linear_float_panels(const LinearArgs& a) {
-  constexpr std::size_t panel_rows = kFloatPanelRows, most = kFloatPanelChunk;
+  constexpr std::size_t most = kFloatPanelChunk;
   auto* panel = reinterpret_cast<float*>(a.scratch);
-  float *sums = panel + panel_rows * most, *packed = sums + panel_rows * kFloatPanelBlock * 16;
+  float *sums = panel + kTileRows * most, *packed = sums + kTileRows * kFloatPanelBlock * 16;
   const std::size_t whole = a.k / 16 * 16, end = a.n_begin + (a.n_end - a.n_begin) / kTileRows * kTileRows;
   for (std::size_t t0 = 0; t0 < a.rows; t0 += kFloatPanelBlock) {
     const std::size_t t1 = a.rows - t0 < kFloatPanelBlock ? a.rows : t0 + kFloatPanelBlock;
+    const auto for_tiles = [&](const auto& work) {
+      float* at = sums;
+      for (std::size_t t = t0; t < t1; t += kTileTokens, at += kTileFloats) work(t, at);
+    };
     for (std::size_t t = t0; t < t1; t += kTileTokens)
       pack_tokens(a, t, t1, whole, packed + (t - t0) * whole);
-    for (std::size_t n = a.n_begin; n < end; n += panel_rows) {
-      const std::size_t tiles = (end - n < panel_rows ? end - n : panel_rows) / kTileRows;
-      const auto for_tiles = [&](const auto& work) {
-        float* at = sums;
-        for (std::size_t t = t0; t < t1; t += kTileTokens)
-          for (std::size_t i = 0; i < tiles; ++i, at += kTileFloats) work(t, i, at);
-      };
+    for (std::size_t n = a.n_begin; n < end; n += kTileRows) {
       for (std::size_t k0 = 0; k0 < whole; k0 += most) {
         const std::size_t chunk = whole - k0 < most ? whole - k0 : most;
-        for (std::size_t i = 0; i < tiles; ++i)
-          pack_weights<W>(a, n + i * kTileRows, k0, k0 + chunk, panel_rows * a.row_bytes,
-                          panel + i * kTileRows * most);
-        for_tiles([&](std::size_t t, std::size_t i, float* at) {
-          const float *w = panel + i * kTileRows * most, *x = packed + (t - t0) * whole + k0 * kTileTokens;
-          if (t1 - t >= 3) return add_tile<3>(w, x, chunk, k0 == 0, at);
-          if (t1 - t == 2) return add_tile<2>(w, x, chunk, k0 == 0, at);
-          add_tile<1>(w, x, chunk, k0 == 0, at);
+        pack_weights<W>(a, n, k0, k0 + chunk, panel);
+        for_tiles([&](std::size_t t, float* at) {
+          const float* x = packed + (t - t0) * whole + k0 * kTileTokens;
+          if (t1 - t >= 3) return add_tile<3>(panel, x, chunk, k0 == 0, at);
+          if (t1 - t == 2) return add_tile<2>(panel, x, chunk, k0 == 0, at);
+          add_tile<1>(panel, x, chunk, k0 == 0, at);
         });
       }
-      for_tiles([&](std::size_t t, std::size_t i, const float* at) {
-        finish_tile<W>(a, n + i * kTileRows, t, t1, whole, at);
-      });
+      for_tiles([&](std::size_t t, const float* at) { finish_tile<W>(a, n, t, t1, whole, at); });
     }
   }
   return end;
