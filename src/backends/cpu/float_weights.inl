@@ -32,12 +32,16 @@ struct WeightBF16 {
   }
 };
 
-/// The output of weight row `column` and activation row t from its sum y: bias and residual, in this order.
-inline void float_output(const LinearArgs& a, std::size_t column, std::size_t t, float y) {
-  const std::size_t out = out_row(a, t) * a.n + column;
-  if (a.bias != nullptr) y = y + a.bias[column];
-  if (a.residual != nullptr) y = y + a.residual[out];
-  a.y[out] = y;
+/// Outputs [column, column + count) of activation row t from their sums: bias and residual, in this order.
+inline void float_outputs(const LinearArgs& a, std::size_t column, std::size_t t, const float* sums,
+                          std::size_t count) {
+  const std::size_t begin = out_row(a, t) * a.n + column;
+  for (std::size_t i = 0; i < count; ++i) {
+    float y = sums[i];
+    if (a.bias != nullptr) y = y + a.bias[column + i];
+    if (a.residual != nullptr) y = y + a.residual[begin + i];
+    a.y[begin + i] = y;
+  }
 }
 
 }  // namespace

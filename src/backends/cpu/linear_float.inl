@@ -33,10 +33,11 @@ void float_block(const LinearArgs& a, std::size_t n, std::size_t t) {
       for (int j = 0; j < tokens; ++j) acc[i][j] = fma(wv, load_n(x[j] + k, a.k - k), acc[i][j]);
     }
   }
-  for (int i = 0; i < rows; ++i)
-    for (int j = 0; j < tokens; ++j)
-      float_output(a, n + static_cast<std::size_t>(i), t + static_cast<std::size_t>(j),
-                   reduce_add(acc[i][j]));
+  for (int j = 0; j < tokens; ++j) {
+    float y[rows];
+    for (int i = 0; i < rows; ++i) y[i] = reduce_add(acc[i][j]);
+    float_outputs(a, n, t + static_cast<std::size_t>(j), y, rows);
+  }
 }
 
 /// Rows of weights by rows of activations whose sums are in registers.

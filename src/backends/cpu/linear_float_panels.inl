@@ -53,21 +53,21 @@ void add_tile(const float* w, const float* x, std::size_t chunk, bool first, flo
 template <class W>
 void finish_tile(const LinearArgs& a, std::size_t n, std::size_t t, std::size_t t1, std::size_t whole,
                  const float* sums) {
+  static_assert(kTileRows * kTileTokens <= 16);
+  const std::size_t tokens = t1 - t < kTileTokens ? t1 - t : kTileTokens;
   V16 acc[16];
-  for (std::size_t i = 0; i < kTileRows; ++i)
-    for (std::size_t j = 0; j < kTileTokens; ++j) {
-      V16& sum = acc[i * kTileTokens + j];
-      sum = whole > 0 && t + j < t1 ? load(sums + (i * kTileTokens + j) * 16) : set1(0);
-      if (whole < a.k && t + j < t1)
+  for (V16& sum : acc) sum = set1(0);
+  for (std::size_t j = 0; j < tokens; ++j)
+    for (std::size_t i = 0; i < kTileRows; ++i) {
+      V16& sum = acc[j * kTileRows + i];
+      if (whole > 0) sum = load(sums + (i * kTileTokens + j) * 16);
+      if (whole < a.k)
         sum = fma(W::part(a.weight + (n + i) * a.row_bytes, whole, a.k - whole),
                   load_n(in_row(a, t + j) + whole, a.k - whole), sum);
     }
-  for (std::size_t i = kTileRows * kTileTokens; i < 16; ++i) acc[i] = set1(0);
   float y[16];
   store(y, reduce_add16(acc));
-  for (std::size_t i = 0; i < kTileRows; ++i)
-    for (std::size_t j = 0; j < kTileTokens && t + j < t1; ++j)
-      float_output(a, n + i, t + j, y[i * kTileTokens + j]);
+  for (std::size_t j = 0; j < tokens; ++j) float_outputs(a, n, t + j, y + j * kTileRows, kTileRows);
 }
 
 /// Output columns [n_begin, n_end) as far as whole tiles go, for all rows; where they end.
