@@ -49,6 +49,8 @@ std::vector<Shape> shapes() {
                                                            : std::vector<std::int64_t>{1, 7, 33, 576};
     for (const std::int64_t k : widths)
       for (const std::int64_t n : {1, 7, 16, 33}) all.push_back({dtype, k, n, (k + n) % 2 == 0});
+    // More than the chunk of K that kernels of many rows take at a time.
+    all.push_back({dtype, block == 256 ? 1280 : block == 32 ? 1056 : 1100, 21, true});
   }
   return all;
 }
