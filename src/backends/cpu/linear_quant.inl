@@ -12,6 +12,9 @@ inline Q dot(Q acc, Q u, Q x) {
   if constexpr (F::kWide) return qdot_wide(acc, u, x);
   return qdot(acc, u, x);
 }
+/// Of simd_avx2.hpp; called only where kPairSums.
+template <bool wide, int most, int n, class U, class H, class L>
+Q qsum_planes(const U& u, const H& high, const L& low);
 /// Sum over j < n of u(j) * (16 * high(j) + low(j)), by dword.
 template <class F, int n, class U, class H, class L>
 inline Q sum_planes(const U& u, const H& high, const L& low) {
