@@ -3,7 +3,7 @@
 // docs/formats.md.
 //
 // Bytes are "q + zero" (0 <= byte <= kMost <= 127), or for kWide formats signed bytes (-kMost <= byte <=
-// kMost) in the form `qdot_wide` takes, whose zero is kWideZero.
+// kMost) in the form `qdot_wide` (or `qpairs`) takes, whose zero is kWideZero.
 
 namespace quipu::backends {
 namespace {

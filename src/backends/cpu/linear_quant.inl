@@ -6,9 +6,9 @@
 namespace quipu::backends {
 namespace {
 
-/// acc plus the products of bytes with those of a plane, by dword.
-template <class F>
-inline Q dot(Q acc, Q u, Q x) {
+/// acc plus the products of bytes with those of a plane, by dword; not where kPairSums.
+template <class F, class V>
+inline V dot(V acc, V u, V x) {
   if constexpr (F::kWide) return qdot_wide(acc, u, x);
   return qdot(acc, u, x);
 }

@@ -301,11 +301,6 @@ inline Q in_chain(Q sum) {
   asm("" : "+x"(sum));
   return sum;
 }
-inline Q qdot(Q acc, Q u, Q x) {
-  return in_chain(_mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u, x), _mm256_set1_epi16(1))));
-}
-/// The bytes are signed here: |u| times x with u's sign; 2 * 128 * 127 still fits 16 bits.
-inline Q qdot_wide(Q acc, Q u, Q x) { return qdot(acc, _mm256_abs_epi8(u), _mm256_sign_epi8(x, u)); }
 inline Q qdot_words(Q acc, Q u, Q x) { return in_chain(_mm256_add_epi32(acc, _mm256_madd_epi16(u, x))); }
 #endif
 /// The sums of a's, b's, c's and d's four dwords, in each half.
