@@ -186,7 +186,7 @@ class TileWalk : public SpanWalk<TileWalk> {
       float* x = floats_ + j * wide(n);
       std::size_t i = 0;
       if (j >= from && j < to) {
-        load_row(type, rows + j * row_bytes, n, x);
+        load_any_row(type, rows + j * row_bytes, n, x);
         i = padded(n);
       }
       for (; i < wide(n); i += 16) store(x + i, set1(0));

@@ -29,29 +29,6 @@ struct SpanBF16 {
   FG lanes(std::size_t j, std::size_t e) const { return fg_load_bf16(base + j * stride + e); }
 };
 
-/// Q8_0 where it is stored, its scales as floats beside it.
-struct SpanQ8 {
-  const std::byte* base;
-  std::size_t row_bytes, blocks;
-  float* scales;  ///< [kSpan][blocks]
-
-  void take_scales(std::size_t from, std::size_t to) const {
-    for (std::size_t j = from; j < to; ++j)
-      for (std::size_t b = 0; b < blocks; ++b)
-        scales[j * blocks + b] = half_at(base + j * row_bytes + b * 34);
-  }
-  V16 at(std::size_t j, std::size_t e) const { return load_int8(codes(j, e)) * set1(scale(j, e)); }
-  FG lanes(std::size_t j, std::size_t e) const {
-    return fg_mul(fg_load_int8(codes(j, e)), fg_set1(scale(j, e)));
-  }
-
- private:
-  const std::int8_t* codes(std::size_t j, std::size_t e) const {
-    return reinterpret_cast<const std::int8_t*>(base + j * row_bytes + e / 32 * 34 + 2 + e % 32);
-  }
-  float scale(std::size_t j, std::size_t e) const { return scales[j * blocks + e / 32]; }
-};
-
 /// What is the same for all rows of a block.
 struct SpanArgs {
   std::size_t d, v;    ///< head sizes, padded to 16
@@ -209,19 +186,30 @@ inline void add_values(const SpanArgs& a, const SpanRow* row, const float (*weig
     for (int i = 0; i < vectors * parts; ++i) fg_store(row[r].state.values + e + kGroup * i, acc[r][i]);
 }
 
-template <int rows, class Keys, class Values>
-void attend_span(const SpanArgs& a, const SpanRow* row, const Keys& keys, const Values& values) {
-  const V16 none = set1(-__builtin_inff());
-  V16 scores[rows][4];
-  for (auto& s : scores)
-    for (V16& x : s) x = none;
+/// products[r]: of row r and the keys that the rows see. Not inline: together the variants would not fit the
+/// compiler's registers.
+template <int rows, class Keys>
+[[gnu::noinline]] void span_products(const SpanArgs& a, const SpanRow* row, const Keys& keys,
+                                     float (*products)[kSpan]) {
   for (std::size_t g = a.lo / 16; g * 16 < a.hi; ++g) {
-    V16 products[rows];
-    products16<rows>(a, row, keys, 16 * g, products);
-    for (int r = 0; r < rows; ++r) scores[r][g] = scores16(a, row[r], 16 * g, products[r]);
+    V16 out[rows];
+    products16<rows>(a, row, keys, 16 * g, out);
+    for (int r = 0; r < rows; ++r) store(products[r] + 16 * g, out[r]);
   }
-  float weights[rows][kSpan], factors[rows];
-  for (int r = 0; r < rows; ++r) factors[r] = update(row[r].state, scores[r], weights[r]);
+}
+
+/// Products to weights, relative to the row's new maximum; returns what its earlier values are multiplied by.
+inline float weigh(const SpanArgs& a, const SpanRow& row, const float* products, float* weights) {
+  const V16 none = set1(-__builtin_inff());
+  V16 scores[4] = {none, none, none, none};
+  for (std::size_t g = a.lo / 16; g * 16 < a.hi; ++g)
+    scores[g] = scores16(a, row, 16 * g, load(products + 16 * g));
+  return update(row.state, scores, weights);
+}
+
+template <int rows, class Values>
+[[gnu::noinline]] void add_span_values(const SpanArgs& a, const SpanRow* row, const float (*weights)[kSpan],
+                                       const float* factors, const Values& values) {
   constexpr int vectors = kGroup < 16 && rows > 1 ? 2 : 4;
   std::size_t e = 0;
   for (; e + 16 * vectors <= a.v; e += 16 * vectors)
@@ -229,15 +217,16 @@ void attend_span(const SpanArgs& a, const SpanRow* row, const Keys& keys, const 
   for (; e < a.v; e += 16) add_values<rows, 1>(a, row, weights, factors, values, e);
 }
 
-template <class Keys, class Values>
-void attend_span(const SpanArgs& a, const SpanRow* row, int rows, const Keys& keys, const Values& values) {
+/// work(rows) with `count` as a constant.
+template <class Work>
+inline void with_rows(int count, const Work& work) {
   if constexpr (kSharedRows == 4)
-    if (rows == 4) return attend_span<4>(a, row, keys, values);
+    if (count == 4) return work(std::integral_constant<int, 4>());
   if constexpr (kSharedRows >= 3) {
-    if (rows == 3) return attend_span<3>(a, row, keys, values);
-    if (rows == 2) return attend_span<2>(a, row, keys, values);
+    if (count == 3) return work(std::integral_constant<int, 3>());
+    if (count == 2) return work(std::integral_constant<int, 2>());
   }
-  attend_span<1>(a, row, keys, values);
+  work(std::integral_constant<int, 1>());
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "backends/cpu/simd_avx512.hpp"
 
+#include <type_traits>
+
 // The vector types first, then the kernels written over them. Only what tiles are better at is here; the rest
 // of the table is AVX-512's.
 #include "backends/cpu/kernels.hpp"
@@ -10,6 +12,7 @@
 #include "backends/cpu/math.inl"
 #include "backends/cpu/formats.inl"
 #include "backends/cpu/attention_rows.inl"
+#include "backends/cpu/attention_codes.inl"
 #include "backends/cpu/attention_state.inl"
 #include "backends/cpu/attention_span.inl"
 #include "backends/cpu/attention_walk.inl"

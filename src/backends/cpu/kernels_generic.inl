@@ -14,11 +14,6 @@
 #include "backends/cpu/elementwise.inl"
 #include "backends/cpu/experts.inl"
 #include "backends/cpu/formats.inl"
-#include "backends/cpu/attention_rows.inl"
-#include "backends/cpu/attention_state.inl"
-#include "backends/cpu/attention_span.inl"
-#include "backends/cpu/attention_walk.inl"
-#include "backends/cpu/attention.inl"
 #include "backends/cpu/linear_rows.inl"
 #include "backends/cpu/float_weights.inl"
 #include "backends/cpu/linear_float_panels.inl"
@@ -26,6 +21,12 @@
 #include "backends/cpu/linear_quant.inl"
 #include "backends/cpu/linear_few.inl"
 #include "backends/cpu/linear_many.inl"
+#include "backends/cpu/attention_rows.inl"
+#include "backends/cpu/attention_state.inl"
+#include "backends/cpu/attention_span.inl"
+#include "backends/cpu/attention_walk.inl"
+#include "backends/cpu/attention_panels.inl"
+#include "backends/cpu/attention.inl"
 // clang-format on
 
 namespace quipu::backends {

@@ -35,19 +35,19 @@ struct PanelSubs {
 };
 
 /// Adds a chunk of K of `panels` neighbouring panels times `tokens` rows of activations from t0 to their
-/// accumulators [tokens][2 * kGroup], all in registers meanwhile.
-template <class S, int panels, int tokens>
-void add_panels(const LinearArgs& a, const Panel* p, std::size_t k0, std::size_t k1, std::size_t t0,
+/// accumulators [tokens][stride], all in registers meanwhile.
+template <class S, int panels, int tokens, int stride = 2 * kGroup>
+void add_panels(const QuantizedRows& x, const Panel* p, std::size_t k0, std::size_t k1, std::size_t t0,
                 float* sums) {
-  const std::size_t groups = a.k / 32;
-  const QuantizedRows& x = *a.x;
+  const std::size_t groups = x.width / 32;
   const std::int8_t* q = x.q + t0 * x.stride + 2 * k0;
   const float* dx = x.d + t0 * groups;
   const std::byte* weights[panels];
   for (int i = 0; i < panels; ++i) weights[i] = p[i].weights;
   FG acc[panels][tokens];
   for (int i = 0; i < panels; ++i)
-    for (int t = 0; t < tokens; ++t) acc[i][t] = k0 == 0 ? fg_zero() : fg_load(sums + (2 * t + i) * kGroup);
+    for (int t = 0; t < tokens; ++t)
+      acc[i][t] = k0 == 0 ? fg_zero() : fg_load(sums + t * stride + i * kGroup);
   for (std::size_t s = k0 / S::kWidth; s < k1 / S::kWidth; ++s) {
     Q sum[panels][tokens];
     ManyRows::add<S::kWidth, panels, tokens>(weights, s - k0 / S::kWidth, q, x.stride, sum);
@@ -60,27 +60,31 @@ void add_panels(const LinearArgs& a, const Panel* p, std::size_t k0, std::size_t
     }
   }
   for (int i = 0; i < panels; ++i)
-    for (int t = 0; t < tokens; ++t) fg_store(sums + (2 * t + i) * kGroup, acc[i][t]);
+    for (int t = 0; t < tokens; ++t) fg_store(sums + t * stride + i * kGroup, acc[i][t]);
 }
 
-/// The chain of the minima for one panel and `tokens` rows, then the outputs.
+/// The chain of the minima for one panel and `tokens` rows.
+template <class S, int tokens>
+inline void add_minima(const QuantizedRows& x, const Panel& p, std::size_t t0, FG (&minima)[tokens]) {
+  const std::size_t groups = x.width / 32, subs = x.width / S::kWidth;
+  for (int t = 0; t < tokens; ++t) minima[t] = fg_zero();
+  for (std::size_t s = 0; s < subs; ++s) {
+    const FG m = fg_load(p.m + s * kGroup);
+    for (int t = 0; t < tokens; ++t) {
+      const std::size_t row = t0 + static_cast<std::size_t>(t);
+      const float total = S::kWidth == 32
+                              ? x.dsum[row * groups + s]
+                              : x.d[row * groups + s / 2] * static_cast<float>(x.sum16[row * subs + s]);
+      minima[t] = fg_fma(m, fg_set1(total), minima[t]);
+    }
+  }
+}
+
+/// The minima of one panel and `tokens` rows, then the outputs.
 template <class S, int tokens>
 void finish_panel(const LinearArgs& a, const Panel& p, std::size_t t0, std::size_t n, const float* sums) {
-  const std::size_t groups = a.k / 32, subs = a.k / S::kWidth;
-  const QuantizedRows& x = *a.x;
   FG minima[tokens];
-  for (int t = 0; t < tokens; ++t) minima[t] = fg_zero();
-  if constexpr (S::kMin)
-    for (std::size_t s = 0; s < subs; ++s) {
-      const FG m = fg_load(p.m + s * kGroup);
-      for (int t = 0; t < tokens; ++t) {
-        const std::size_t row = t0 + static_cast<std::size_t>(t);
-        const float total = S::kWidth == 32
-                                ? x.dsum[row * groups + s]
-                                : x.d[row * groups + s / 2] * static_cast<float>(x.sum16[row * subs + s]);
-        minima[t] = fg_fma(m, fg_set1(total), minima[t]);
-      }
-    }
+  if constexpr (S::kMin) add_minima<S>(*a.x, p, t0, minima);
   const std::size_t count = a.n_end - n < kGroup ? a.n_end - n : kGroup;
   for (int t = 0; t < tokens; ++t) {
     const FG y = fg_load(sums + 2 * t * kGroup);
@@ -134,9 +138,9 @@ void linear_many_rows(const LinearArgs& a) {
         for_tokens(t0, t1, [&](std::size_t t, auto tokens) {
           float* at = sums + (t - t0) * 2 * kGroup;
           if (panels == 2)
-            add_panels<S, 2, tokens.value>(a, p, k0, k1, t, at);
+            add_panels<S, 2, tokens.value>(*a.x, p, k0, k1, t, at);
           else
-            add_panels<S, 1, tokens.value>(a, p, k0, k1, t, at);
+            add_panels<S, 1, tokens.value>(*a.x, p, k0, k1, t, at);
         });
       }
       for_tokens(t0, t1, [&](std::size_t t, auto tokens) {

@@ -5,6 +5,9 @@
 namespace quipu::backends {
 namespace {
 
+/// Where element k of a row's low plane lies.
+constexpr std::size_t plane_at(std::size_t k) { return k / 32 * 64 + k % 32; }
+
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 
 /// Pairs of rows by eight weights: what one side of a 2 x 8 by 8 x 2 product takes.
@@ -29,7 +32,6 @@ struct ManyRows {
   static void add(const std::byte* const* weights, std::size_t sub, const std::int8_t* q, std::size_t stride,
                   Q (&sum)[panels][tokens]) {
     constexpr int couples = (tokens + 1) / 2;
-    const std::int8_t* group = q + sub * width / 32 * 64 + sub * width % 32;
     int32x4_t tile[panels][couples][2];  // rows 0 and 1, rows 2 and 3; in each [row][row of activations]
     for (auto& panel : tile)
       for (auto& couple : panel) couple[0] = couple[1] = vdupq_n_s32(0);
@@ -38,7 +40,8 @@ struct ManyRows {
       for (std::size_t k = 0; k < width; k += 8) {
         int8x16_t x[couples];
         for (int c = 0; c < couples; ++c) {
-          const std::int8_t* row = group + static_cast<std::size_t>(2 * c) * stride + plane + k;
+          const std::int8_t* row =
+              q + static_cast<std::size_t>(2 * c) * stride + plane + plane_at(sub * width + k);
           const int8x8_t first = vld1_s8(row);
           x[c] = vcombine_s8(first, 2 * c + 1 < tokens ? vld1_s8(row + stride) : first);
         }
@@ -81,7 +84,6 @@ struct ManyRows {
   template <std::size_t width, int panels, int tokens>
   static void add(const std::byte* const* weights, std::size_t sub, const std::int8_t* q, std::size_t stride,
                   Q (&sum)[panels][tokens]) {
-    const std::int8_t* group = q + sub * width / 32 * 64 + sub * width % 32;
     int32x4_t s[panels][tokens];
     for (auto& panel : s)
       for (int32x4_t& one : panel) one = vdupq_n_s32(0);
@@ -89,7 +91,7 @@ struct ManyRows {
       for (std::size_t k = 0; k < width; k += 16) {
         int8x16_t x[tokens];
         for (int t = 0; t < tokens; ++t)
-          x[t] = vld1q_s8(group + static_cast<std::size_t>(t) * stride + plane + k);
+          x[t] = vld1q_s8(q + static_cast<std::size_t>(t) * stride + plane + plane_at(sub * width + k));
         for (int i = 0; i < panels; ++i) {
           const std::byte* w = weights[i] + (sub * width + k) * 4;
           const int8x16_t w0 = signs(qget(w)), w1 = signs(qget(w + 16)), w2 = signs(qget(w + 32)),

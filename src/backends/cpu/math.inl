@@ -15,7 +15,7 @@ inline V16 polynomial(V16 x, const float (&c)[n]) {
 
 /// e^x within 2 ulp; 0 below -104, +inf above 88.8, NaN stays NaN. x = n ln 2 + r, (e^r - 1 - r) / r^2 by
 /// polynomial.
-inline V16 exp(V16 x) {
+[[gnu::always_inline]] inline V16 exp(V16 x) {
   constexpr float c[] = {0.5f, 0.166666672f, 0.0416664667f, 0.00833329838f, 0.00139336509f, 0.000198992857f};
   x = vmin(set1(89.0f), vmax(set1(-105.0f), x));
   const V16 n = round_even(x * set1(1.44269504f));

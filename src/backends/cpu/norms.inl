@@ -55,6 +55,26 @@ struct LayerNormed {
   }
 };
 
+/// Half a group's q: as words at `to`, or as planes of which the high one lies 32 bytes behind.
+inline void store_codes(bool words, std::int8_t* to, std::size_t half, I16 q) {
+  if (words) return store_words_0213(to + 32 * half, q);
+  const I16 high = sar<4>(q + iset1(8));
+  store_int8(to + 16 * half, q - shl<4>(high));
+  store_int8(to + 16 * half + 32, high);
+}
+/// What values up to `top` are multiplied by to become q. Of a group of zeros, or one so small that 2039 /
+/// max overflows, all q are 0; of one with infinity or NaN too.
+inline float code_factor(float top) {
+  const float inverse = 2039.0f / top;
+  return top > 0 && top < __builtin_inff() && inverse < __builtin_inff() ? inverse : 0.0f;
+}
+inline I16 codes(V16 x, float factor) { return factor > 0 ? to_int(x * set1(factor)) : iset1(0); }
+inline float float_of_bits(std::int32_t bits) {
+  float x;
+  __builtin_memcpy(&x, &bits, 4);
+  return x;
+}
+
 /// Groups of 32 as docs/numerics.md says, of the values that `at(i)` gives for elements i to i + 15. Maxima
 /// are taken on the bits, so that NaN and infinity reach d and with it the output.
 template <class At>
@@ -63,26 +83,11 @@ inline void quantize_groups(At at, const QuantizedRows& out, std::size_t row) {
   std::int8_t* q = out.q + row * out.stride;
   for (std::size_t g = 0; g < groups; ++g) {
     const V16 a = at(32 * g), b = at(32 * g + 16);
-    const std::int32_t top_bits = reduce_imax(imax(bits(abs(a)), bits(abs(b))));
-    float top;
-    __builtin_memcpy(&top, &top_bits, 4);
-    const float inverse = 2039.0f / top;
-    // Of a group of zeros, or one so small that 2039 / max overflows, all q are 0; of one with infinity or
-    // NaN too.
-    const bool usable = top > 0 && top < __builtin_inff() && inverse < __builtin_inff();
-    const V16 f = set1(usable ? inverse : 0.0f);
-    const I16 qa = usable ? to_int(a * f) : iset1(0), qb = usable ? to_int(b * f) : iset1(0);
-    std::int8_t* to = q + 64 * g;
-    if (out.words) {
-      store_words_0213(to, qa);
-      store_words_0213(to + 32, qb);
-    } else {
-      const I16 ha = sar<4>(qa + iset1(8)), hb = sar<4>(qb + iset1(8));
-      store_int8(to, qa - shl<4>(ha));
-      store_int8(to + 16, qb - shl<4>(hb));
-      store_int8(to + 32, ha);
-      store_int8(to + 48, hb);
-    }
+    const float top = float_of_bits(reduce_imax(imax(bits(abs(a)), bits(abs(b)))));
+    const float factor = code_factor(top);
+    const I16 qa = codes(a, factor), qb = codes(b, factor);
+    store_codes(out.words, q + 64 * g, 0, qa);
+    store_codes(out.words, q + 64 * g, 1, qb);
     const std::int32_t sum_a = reduce_iadd(qa), sum_b = reduce_iadd(qb);
     const float d = top / 2039.0f;
     out.sum16[(row * groups + g) * 2] = sum_a;

@@ -341,6 +341,16 @@ inline void qtranspose(Q& a, Q& b, Q& c, Q& d) {
   c = _mm256_unpacklo_epi64(t1, t3);
   d = _mm256_unpackhi_epi64(t1, t3);
 }
+inline void qcolumns(Q& a, Q& b, Q& c, Q& d) {
+  const Q t0 = _mm256_unpacklo_epi8(a, b), t1 = _mm256_unpackhi_epi8(a, b);
+  const Q t2 = _mm256_unpacklo_epi8(c, d), t3 = _mm256_unpackhi_epi8(c, d);
+  const Q u0 = _mm256_unpacklo_epi16(t0, t2), u1 = _mm256_unpackhi_epi16(t0, t2);
+  const Q u2 = _mm256_unpacklo_epi16(t1, t3), u3 = _mm256_unpackhi_epi16(t1, t3);
+  a = _mm256_permute2x128_si256(u0, u1, 0x20);
+  b = _mm256_permute2x128_si256(u2, u3, 0x20);
+  c = _mm256_permute2x128_si256(u0, u1, 0x31);
+  d = _mm256_permute2x128_si256(u2, u3, 0x31);
+}
 inline Q qget(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 inline void qput(void* p, Q a) { _mm256_storeu_si256(static_cast<__m256i*>(p), a); }
 

@@ -278,6 +278,20 @@ inline void qtranspose(Q& a, Q& b, Q& c, Q& d) {
   c = _mm512_unpacklo_epi64(t1, t3);
   d = _mm512_unpackhi_epi64(t1, t3);
 }
+/// Quads to columns: register i becomes bytes 4 l to 4 l + 3 of columns kGroup * h to kGroup * h + kGroup -
+/// 1, a dword each, where i = l * (16 / kGroup) + h and byte r is that of row r.
+inline void qcolumns(Q& a, Q& b, Q& c, Q& d) {
+  const Q t0 = _mm512_unpacklo_epi8(a, b), t1 = _mm512_unpackhi_epi8(a, b);
+  const Q t2 = _mm512_unpacklo_epi8(c, d), t3 = _mm512_unpackhi_epi8(c, d);
+  const Q u0 = _mm512_unpacklo_epi16(t0, t2), u1 = _mm512_unpackhi_epi16(t0, t2);
+  const Q u2 = _mm512_unpacklo_epi16(t1, t3), u3 = _mm512_unpackhi_epi16(t1, t3);
+  const Q v0 = _mm512_shuffle_i32x4(u0, u1, 0x44), v1 = _mm512_shuffle_i32x4(u0, u1, 0xee);
+  const Q v2 = _mm512_shuffle_i32x4(u2, u3, 0x44), v3 = _mm512_shuffle_i32x4(u2, u3, 0xee);
+  a = _mm512_shuffle_i32x4(v0, v2, 0x88);
+  b = _mm512_shuffle_i32x4(v0, v2, 0xdd);
+  c = _mm512_shuffle_i32x4(v1, v3, 0x88);
+  d = _mm512_shuffle_i32x4(v1, v3, 0xdd);
+}
 inline Q qget(const void* p) { return _mm512_loadu_si512(p); }
 inline void qput(void* p, Q a) { _mm512_storeu_si512(p, a); }
 

@@ -386,6 +386,11 @@ inline void qtranspose(Q& a, Q& b, Q& c, Q& d) {
   Q* out[4] = {&a, &b, &c, &d};
   for (int k = 0; k < 4; ++k) *out[k] = q_dwords([&](int i) { return q_dword(in[i], k); });
 }
+inline void qcolumns(Q& a, Q& b, Q& c, Q& d) {
+  const Q in[4] = {a, b, c, d};
+  Q* out[4] = {&a, &b, &c, &d};
+  for (int k = 0; k < 4; ++k) *out[k] = q_bytes([&](int i) { return in[i % 4].b[4 * k + i / 4]; });
+}
 inline Q qget(const void* p) {
   Q q;
   __builtin_memcpy(q.b, p, 16);

@@ -322,6 +322,14 @@ inline void qtranspose(Q& a, Q& b, Q& c, Q& d) {
   c = high(t0, t2);
   d = high(t1, t3);
 }
+inline void qcolumns(Q& a, Q& b, Q& c, Q& d) {
+  const uint16x8_t t0 = words(vzip1q_u8(a, b)), t1 = words(vzip2q_u8(a, b));
+  const uint16x8_t t2 = words(vzip1q_u8(c, d)), t3 = words(vzip2q_u8(c, d));
+  a = bytes(vzip1q_u16(t0, t2));
+  b = bytes(vzip2q_u16(t0, t2));
+  c = bytes(vzip1q_u16(t1, t3));
+  d = bytes(vzip2q_u16(t1, t3));
+}
 inline Q qget(const void* p) { return vld1q_u8(static_cast<const std::uint8_t*>(p)); }
 inline void qput(void* p, Q a) { vst1q_u8(static_cast<std::uint8_t*>(p), a); }
 

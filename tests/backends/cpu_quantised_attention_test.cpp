@@ -1,0 +1,176 @@
+// Attention over quantised keys and values: the integer products that docs/numerics.md promises, worked out
+// in double precision, and the same bytes for a row in whatever company and on every instruction set without
+// tiles.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "backends/attention_problem.hpp"
+#include "backends/cpu/kernels.hpp"
+#include "core/cpu_features.hpp"
+
+namespace quipu::backends {
+namespace {
+
+constexpr DType kQuantised[] = {DType::q8_0, DType::q4_0, DType::q4_1,
+                                DType::q5_0, DType::q5_1, DType::iq4_nl};
+
+std::vector<Isa> isas_without_tiles() {
+  std::vector<Isa> isas;
+  for (const Isa isa : available_isas())
+    if (isa != Isa::amx) isas.push_back(isa);
+  return isas;
+}
+
+/// `n` floats as 12-bit integers times one scale.
+std::vector<double> twelve_bits(const float* x, std::size_t n) {
+  float top = 0;
+  for (std::size_t i = 0; i < n; ++i) top = std::max(top, std::abs(x[i]));
+  std::vector<double> rounded(n, 0.0);
+  if (top == 0) return rounded;
+  for (std::size_t i = 0; i < n; ++i)
+    rounded[i] = std::nearbyint(x[i] * (2039.0F / top)) * (static_cast<double>(top) / 2039);
+  return rounded;
+}
+
+/// Attention of one query row; with `whole`, queries and weights as they are.
+std::vector<double> expected(const Problem& problem, const Setting& s, std::size_t token, std::size_t head,
+                             bool whole) {
+  const auto seen = static_cast<std::size_t>(s.first_position) + token + 1;
+  const float* query = problem.query(token, head);
+  std::vector<double> q(query, query + s.head_dim);
+  for (std::size_t b = 0; b < s.head_dim && !whole; b += 32)
+    std::ranges::copy(twelve_bits(query + b, 32), q.begin() + static_cast<std::ptrdiff_t>(b));
+  std::vector<double> scores(seen, 0.0), sums(s.v_dim, 0.0);
+  for (std::size_t p = 0; p < seen; ++p) {
+    const std::vector<float> k = problem.key(static_cast<std::int64_t>(p));
+    for (std::size_t e = 0; e < s.head_dim; ++e) scores[p] += q[e] * k[e];
+    scores[p] /= std::sqrt(static_cast<double>(s.head_dim));
+  }
+  double top = -1e30, total = 0;
+  for (std::size_t begin = 0; begin < seen; begin += 64) {
+    const std::size_t end = std::min(seen, begin + 64);
+    double above = top;
+    for (std::size_t p = begin; p < end; ++p) above = std::max(above, scores[p]);
+    const double factor = std::exp(top - above);
+    total *= factor;
+    for (double& x : sums) x *= factor;
+    std::vector<float> weights;
+    for (std::size_t p = begin; p < end; ++p) {
+      weights.push_back(static_cast<float>(std::exp(scores[p] - above)));
+      total += weights.back();
+    }
+    for (std::size_t b = 0; b < s.v_dim / 32; ++b) {
+      std::vector<float> scaled;
+      for (std::size_t p = begin; p < end; ++p)
+        scaled.push_back(weights[p - begin] * problem.value_scale(static_cast<std::int64_t>(p), b, 0));
+      std::vector<double> rounded = twelve_bits(scaled.data(), scaled.size());
+      if (whole) rounded.assign(scaled.begin(), scaled.end());
+      for (std::size_t p = begin; p < end; ++p) {
+        const std::vector<float> v = problem.value(static_cast<std::int64_t>(p));
+        const double d = problem.value_scale(static_cast<std::int64_t>(p), b, 0);
+        const double m = problem.value_scale(static_cast<std::int64_t>(p), b, 1);
+        for (std::size_t e = 32 * b; e < 32 * (b + 1); ++e)
+          sums[e] += rounded[p - begin] * std::nearbyint((v[e] - m) / d) + weights[p - begin] * m;
+      }
+    }
+    top = above;
+  }
+  for (double& x : sums) x /= total;
+  return sums;
+}
+
+TEST(CpuQuantisedAttention, ScoresAndSumsAreThoseOfTwelveBits) {
+  for (const DType type : kQuantised) {
+    const Setting s{
+        .name = "", .tokens = 9, .first_position = 130, .head_dim = 64, .v_dim = 96, .type = type};
+    const Problem problem(s);
+    for (const Isa isa : isas_without_tiles()) {
+      const std::vector<float> got = problem.run(kernels_for(isa), s.tokens, s.group);
+      double of_twelve_bits = 0, of_floats = 0;
+      for (std::size_t t = 0; t < s.tokens; ++t)
+        for (std::size_t h = 0; h < s.group; ++h) {
+          const float* row = got.data() + (t * s.group + h) * s.v_dim;
+          const std::vector<double> want = expected(problem, s, t, h, false),
+                                    other = expected(problem, s, t, h, true);
+          for (std::size_t e = 0; e < s.v_dim; ++e) {
+            of_twelve_bits = std::max(of_twelve_bits, std::abs(want[e] - row[e]));
+            of_floats = std::max(of_floats, std::abs(other[e] - row[e]));
+          }
+        }
+      // A weight at the border of two integers may fall to either side: one of 64, 1 / 2039 of the largest.
+      EXPECT_LT(of_twelve_bits, 2e-5) << to_string(type) << ", " << to_string(isa);
+      EXPECT_GT(of_floats, 2e-4) << "the test cannot tell twelve bits from floats, " << to_string(type);
+      EXPECT_LT(of_floats, 2e-2) << to_string(type) << ", " << to_string(isa);
+    }
+  }
+}
+
+TEST(CpuQuantisedAttention, GivesARowTheSameBytesInAnyCompanyAndOnEveryIsa) {
+  for (const DType type : kQuantised)
+    for (const Setting& s :
+         {Setting{.name = "two pages", .tokens = 70, .group = 1, .type = type},
+          Setting{.name = "a group",
+          .tokens = 25,
+          .first_position = 58,
+          .head_dim = 96,
+          .v_dim = 32,
+          .type = type},
+          Setting{.name = "window", .tokens = 22, .first_position = 100, .type = type, .window = 20},
+          Setting{.name = "runs",
+          .tokens = 22,
+          .group = 4,
+          .first_position = 120,
+          .type = type,
+          .run = 16,
+          .slopes = true},
+          Setting{.name = "all",
+          .tokens = 9,
+          .group = 7,
+          .first_position = 60,
+          .type = type,
+          .soft_cap = 3,
+          .sinks = true,
+          .biases = true}}) {
+      const Problem problem(s);
+      const std::vector<float> want = problem.run(kernels_baseline(), s.tokens, s.group);
+      ASSERT_TRUE(std::ranges::all_of(want, [](float x) { return std::isfinite(x); })) << s.name;
+      for (const Isa isa : isas_without_tiles()) {
+        const Kernels& kernels = kernels_for(isa);
+        EXPECT_EQ(problem.run(kernels, s.tokens, s.group), want) << s.name << ", " << to_string(isa);
+        EXPECT_EQ(problem.run(kernels, 1, s.group), want) << s.name << ", " << to_string(isa);
+        EXPECT_EQ(problem.run(kernels, 17, 1), want) << s.name << ", " << to_string(isa);
+        EXPECT_EQ(problem.run(kernels, 5, 2), want) << s.name << ", " << to_string(isa);
+      }
+    }
+}
+
+TEST(CpuQuantisedAttention, ChunksMergeToTheSameBytes) {
+  const Setting s{.name = "", .tokens = 3, .first_position = 1100, .type = DType::q8_0, .sinks = true};
+  const Problem problem(s);
+  const std::vector<float> want = problem.run(kernels_baseline(), s.tokens, s.group);
+  for (const Isa isa : isas_without_tiles())
+    EXPECT_EQ(problem.run_by_chunks(kernels_for(isa)), want) << to_string(isa);
+}
+
+TEST(CpuQuantisedAttention, AValueWithoutAFiniteScaleIsFeltByThoseWhoSeeItOnly) {
+  const Setting s{.name = "", .tokens = 20, .head_dim = 32, .v_dim = 32, .type = DType::q8_0};
+  Problem problem(s);
+  const std::vector<float> before = problem.run(kernels_baseline(), s.tokens, s.group);
+  problem.spoil_value(11, 1e8F);  // too much for a scale in half precision
+  const std::size_t row = s.group * s.v_dim;
+  for (const Isa isa : isas_without_tiles()) {
+    const std::vector<float> after = problem.run(kernels_for(isa), s.tokens, s.group);
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      if (i < 11 * row)
+        ASSERT_EQ(after[i], before[i]) << i << ", " << to_string(isa);
+      else
+        ASSERT_FALSE(std::isfinite(after[i])) << i << ", " << to_string(isa);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quipu::backends
