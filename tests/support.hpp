@@ -7,16 +7,23 @@
 
 namespace quipu::test {
 
+/// Sanitizers make the longest tests some twenty times longer: those take this much less there.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define QUIPU_SANITIZED 1
+#endif
+#endif
+#if defined(QUIPU_SANITIZED) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr int kSanitizerShare = 4;
+#else
+inline constexpr int kSanitizerShare = 1;
+#endif
+
 /// Folder of the shared test data (`QUIPU_SHARED_DATA`, default `../shared/data` beside the checkout).
-inline std::filesystem::path shared_data() {
-  if (const char* dir = std::getenv("QUIPU_SHARED_DATA")) return dir;
-  return std::filesystem::path(QUIPU_SOURCE_DIR) / ".." / "shared" / "data";
-}
+std::filesystem::path shared_data();
 
 /// A file of the repository, by its path below the root.
-inline std::filesystem::path source_path(const std::string& relative) {
-  return std::filesystem::path(QUIPU_SOURCE_DIR) / relative;
-}
+std::filesystem::path source_path(const std::string& relative);
 
 }  // namespace quipu::test
 

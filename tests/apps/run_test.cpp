@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "program.hpp"
+#include "support.hpp"
 #include "tiny_model.hpp"
 
 namespace quipu::test {
@@ -334,8 +335,7 @@ TEST_F(Run, BenchNamesThePeaksItComparesWith) {
   }
   // Of six experts the two that a token takes: 32 x (32 + 16 + 16 + 32) of attention, 6 x 32 of the router,
   // 2 x 3 x 32 x 40.
-  const json::value mixture =
-      rows_of(std::filesystem::path(QUIPU_SOURCE_DIR) / "tests/goldens/models/mixtral.gguf");
+  const json::value mixture = rows_of(test::source_path("tests/goldens/models/mixtral.gguf"));
   EXPECT_NEAR(mixture.at(0).at("peak_fraction").to_number<double>() *
                   mixture.at(0).at("peak").at("per_second").to_number<double>() /
                   mixture.at(0).at("tokens_per_second").at("median").to_number<double>(),

@@ -11,12 +11,13 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "models/adapter.hpp"
+#include "support.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace quipu;
   log::set_level(log::Level::off);
   static const auto model =
-      models::Model::load(std::string(QUIPU_SOURCE_DIR) + "/tests/goldens/models/llama_gqa.gguf");
+      models::Model::load(test::source_path("tests/goldens/models/llama_gqa.gguf").string());
   if (size == 0) return 0;
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
   try {

@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "page_fixture.hpp"
+#include "support.hpp"
 
 namespace quipu::memory {
 namespace {
@@ -174,7 +175,7 @@ TEST(Sequence, RandomHistoriesKeepEveryContentAndLeakNoPage) {
     const auto pick = [&](std::size_t n) {
       return std::uniform_int_distribution<std::size_t>(0, n - 1)(random);
     };
-    for (int turn = 0; turn < 400; ++turn) {
+    for (int turn = 0; turn < 400 / test::kSanitizerShare; ++turn) {
       const std::size_t action = pick(10);
       if (sequences.empty() || action == 0) {
         sequences.emplace_back(pool);

@@ -7,12 +7,13 @@
 #include <sstream>
 
 #include "server_fixture.hpp"
+#include "support.hpp"
 
 namespace quipu::test {
 namespace {
 
 std::string committed_page() {
-  std::ifstream file(QUIPU_SOURCE_DIR "/webui/dist/index.html", std::ios::binary);
+  std::ifstream file(test::source_path("webui/dist/index.html"), std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
