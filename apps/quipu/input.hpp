@@ -5,7 +5,7 @@
 
 namespace quipu::app {
 
-/// All bytes of a file; "-" means standard input. Throws `Error` (not_found, io).
+/// All bytes of a file or a pipe; "-" means standard input. Throws `Error` (not_found, io).
 std::string read_text_file(const std::string& path);
 /// All bytes of standard input.
 std::string read_standard_input();

@@ -55,6 +55,9 @@ TEST(Tokenize, JsonHoldsTheIdsAndPiecesOfEveryGoldenText) {
     const json::value printed = json::parse(result.out);
     EXPECT_EQ(printed.as_object().at("tokens"), item.at("ids"));
     EXPECT_EQ(printed.as_object().at("pieces").as_array().size(), item.at("ids").as_array().size());
+    // As a shell's <(command) is: a pipe with a name.
+    const auto piped = test::quipu({"tokenize", "-m", model, "--json", "-f", "/dev/fd/0"}, options);
+    EXPECT_EQ(piped.out, result.out) << piped.err;
   }
 }
 
