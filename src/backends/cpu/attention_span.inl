@@ -55,7 +55,7 @@ inline void ask_for(const std::byte* from, std::size_t bytes, std::size_t part, 
 
 /// Lanes `lane` to lane + 7 of the products of `rows` queries and the keys from j.
 template <int rows, int count, int lane, class Keys>
-inline void half_products(const SpanArgs& a, const SpanRow* row, const Keys& keys, std::size_t j,
+inline void half_products(const SpanArgs& a, const SpanRow* row, Keys keys, std::size_t j,
                           FG (&s)[rows][count]) {
   for (auto& of_row : s)
     for (FG& x : of_row) x = fg_zero();
@@ -71,7 +71,7 @@ inline void half_products(const SpanArgs& a, const SpanRow* row, const Keys& key
 /// products16 where a vector takes two registers: one half after the other, so that twelve sums are in
 /// registers.
 template <int rows, class Keys>
-inline void products16_by_halves(const SpanArgs& a, const SpanRow* row, const Keys& keys, std::size_t j,
+inline void products16_by_halves(const SpanArgs& a, const SpanRow* row, Keys keys, std::size_t j,
                                  V16* out) {
   constexpr int count = rows == 1 ? 8 : 4;
   FG sums[rows][16];
@@ -89,7 +89,7 @@ inline void products16_by_halves(const SpanArgs& a, const SpanRow* row, const Ke
 
 /// The raw products of `rows` queries and the 16 keys from j.
 template <int rows, class Keys>
-inline void products16(const SpanArgs& a, const SpanRow* row, const Keys& keys, std::size_t j, V16* out) {
+inline void products16(const SpanArgs& a, const SpanRow* row, Keys keys, std::size_t j, V16* out) {
   if constexpr (kGroup == 8) return products16_by_halves<rows>(a, row, keys, j, out);
   constexpr int together = kGroup < 16 || rows >= 4 ? 4 : 8;
   // Four rows by four keys are sixteen sums, which fill the registers: their trees at once, before the next
@@ -166,14 +166,14 @@ inline float update(SoftmaxState state, const V16* s, float* weights) {
 /// following.
 template <int rows, int vectors, class Values>
 inline void add_values(const SpanArgs& a, const SpanRow* row, const float (*weights)[kSpan],
-                       const float* factors, const Values& values, std::size_t e) {
+                       const float* factors, Values values, std::size_t e) {
   constexpr int parts = 16 / kGroup;
   FG acc[rows][vectors * parts];
   for (int r = 0; r < rows; ++r)
     for (int i = 0; i < vectors * parts; ++i)
       acc[r][i] = fg_mul(fg_load(row[r].state.values + e + kGroup * i), fg_set1(factors[r]));
   for (std::size_t j = a.lo; j < a.hi; ++j) {
-    if (e == 0) ask_for(a.next_v, a.next_bytes_v, j, kSpan);
+    if (e == 0 && j % 4 == 0) ask_for(a.next_v, a.next_bytes_v, j / 4, kSpan / 4);
     FG w[rows];
     for (int r = 0; r < rows; ++r) w[r] = fg_set1(weights[r][j]);
     // A register's lanes at a time: with twelve sums there is no room for more.
@@ -189,7 +189,7 @@ inline void add_values(const SpanArgs& a, const SpanRow* row, const float (*weig
 /// products[r]: of row r and the keys that the rows see. Not inline: together the variants would not fit the
 /// compiler's registers.
 template <int rows, class Keys>
-[[gnu::noinline]] void span_products(const SpanArgs& a, const SpanRow* row, const Keys& keys,
+[[gnu::noinline]] void span_products(const SpanArgs& a, const SpanRow* row, Keys keys,
                                      float (*products)[kSpan]) {
   for (std::size_t g = a.lo / 16; g * 16 < a.hi; ++g) {
     V16 out[rows];
@@ -209,7 +209,7 @@ inline float weigh(const SpanArgs& a, const SpanRow& row, const float* products,
 
 template <int rows, class Values>
 [[gnu::noinline]] void add_span_values(const SpanArgs& a, const SpanRow* row, const float (*weights)[kSpan],
-                                       const float* factors, const Values& values) {
+                                       const float* factors, Values values) {
   constexpr int vectors = kGroup < 16 && rows > 1 ? 2 : 4;
   std::size_t e = 0;
   for (; e + 16 * vectors <= a.v; e += 16 * vectors)
