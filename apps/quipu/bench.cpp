@@ -216,7 +216,7 @@ class Bencher {
     options.sequences = sequences + (depth > 0 ? 1 : 0);
     if (options.context == 0)
       options.context = depth + std::max(most(flags_.prompts), most(flags_.generates) + 1) + 2;
-    Session session = open_session(model_, options, threads, flags_.model);
+    Session session = open_session(model_, options, threads);
     if (stderr_is_terminal()) write_stderr(describe(session));
     Bench bench(depth, sequences, session);
     const auto add = [&](Row row) {

@@ -75,7 +75,7 @@ void perplexity(const EvalFlags& flags) {
   if (options.context == 0) options.context = 512;
   if (options.context < 4)
     fail(ErrorCode::invalid_argument, "-c {}: a window needs at least 4 tokens", options.context);
-  const Session session = open_session(load_model(flags.model), options, flags.engine.threads, flags.model);
+  const Session session = open_session(load_model(flags.model), options, flags.engine.threads);
   const text::Tokenizer& tokenizer = session.model->tokenizer();
   const std::vector<text::Token> tokens = tokenizer.encode(text);
   const auto width = static_cast<std::size_t>(options.context);

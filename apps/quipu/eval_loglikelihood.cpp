@@ -107,8 +107,7 @@ Likelihood score_pair(const Session& session, const TextPair& pair, const std::s
 
 void loglikelihood(const LikelihoodFlags& flags) {
   const std::vector<TextPair> pairs = read_pairs(flags.file);
-  const Session session =
-      open_session(load_model(flags.model), flags.engine.options(), flags.engine.threads, flags.model);
+  const Session session = open_session(load_model(flags.model), flags.engine.options(), flags.engine.threads);
   InterruptGuard guard;
   json::array rows;
   for (std::size_t i = 0; i < pairs.size(); ++i) {

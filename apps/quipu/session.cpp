@@ -39,12 +39,11 @@ std::string add_cpu_backend(engine::EngineOptions& options, std::int64_t threads
 }
 
 Session open_session(std::shared_ptr<const models::Model> model, engine::EngineOptions options,
-                     std::int64_t threads, const ModelFlags& flags) {
+                     std::int64_t threads) {
   Session session;
   session.model = std::move(model);
   session.threads = add_cpu_backend(options, threads);
   session.engine = std::make_unique<engine::Engine>(session.model, std::move(options));
-  (void)flags;
   return session;
 }
 
@@ -52,7 +51,7 @@ Session open_session(const ModelFlags& model, const EngineFlags& engine, const A
   engine::EngineOptions options = engine.options();
   auto loaded = load_model(model);
   std::vector<float> scales = adapters.load(*loaded, options);
-  Session session = open_session(std::move(loaded), std::move(options), engine.threads, model);
+  Session session = open_session(std::move(loaded), std::move(options), engine.threads);
   session.adapters = std::move(scales);
   return session;
 }

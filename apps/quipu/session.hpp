@@ -28,7 +28,7 @@ std::shared_ptr<const models::Model> load_model(const ModelFlags& flags);
 std::string add_cpu_backend(engine::EngineOptions& options, std::int64_t threads);
 /// `threads` as above. Warns when the context is longer than the model was trained for.
 Session open_session(std::shared_ptr<const models::Model> model, engine::EngineOptions options,
-                     std::int64_t threads, const ModelFlags& flags);
+                     std::int64_t threads);
 Session open_session(const ModelFlags& model, const EngineFlags& engine, const AdapterFlags& adapters);
 
 /// What the engine takes, in one or two lines for people: model, threads, weights, cache, scratch, context.
