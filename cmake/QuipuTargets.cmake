@@ -15,7 +15,9 @@ target_include_directories(quipu_flags INTERFACE ${QUIPU_ROOT}/src ${QUIPU_ROOT}
 target_compile_options(quipu_flags INTERFACE -Wall -Wextra -Wconversion -Wno-sign-conversion -Werror
                                              # The contract on numbers: no contraction, no reassociation
                                              # the source does not spell out.
-                                             -ffp-contract=off)
+                                             -ffp-contract=off
+                                             # Names of files in messages are relative to the root.
+                                             -fmacro-prefix-map=${QUIPU_ROOT}/=)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports false positives inside libstdc++ and GoogleTest with these two.
   target_compile_options(quipu_flags INTERFACE -Wno-restrict -Wno-maybe-uninitialized -Wno-psabi)

@@ -2,7 +2,7 @@
 """quipu beside llama.cpp on one file, in alternating turns: medians and ratios.
 
     pip install llama-cpp-python
-    bench/peers/compare.py MODEL.gguf [--quipu build/release/quipu] [-p 512] [-n 64] [-d 4096] [-B 16] [-t 2]
+    bench/peers/compare.py MODEL.gguf [--quipu build/release/quipu] [-p 512] [-n 64] [-d 4096] [-B 16] [-t 2] [--cache q8_0]
 
 Machines are shared: only the ratio of turns made in the same minute means something.
 """
@@ -17,6 +17,9 @@ import llama_cpp
 from llama_cpp import llama_cpp as api
 
 
+CACHE_TYPES = {"f16": 1, "q8_0": 8, "q4_0": 2}  # as ggml numbers them
+
+
 class Peer:
     """llama.cpp through its C interface; logits of the last token only, as quipu's bench asks for."""
 
@@ -24,12 +27,16 @@ class Peer:
         self.args = args
         context = args.depth + args.prompt + args.generate + 8
         self.llama = llama_cpp.Llama(args.model, n_ctx=context, n_batch=max(args.prompt, 512), n_ubatch=512,
-                                     n_threads=args.threads, n_threads_batch=args.threads, verbose=False)
+                                     n_threads=args.threads, n_threads_batch=args.threads, verbose=False,
+                                     type_k=CACHE_TYPES[args.cache], type_v=CACHE_TYPES[args.cache],
+                                     flash_attn=args.cache != "f16")
         if args.sequences > 1:
             params = api.llama_context_default_params()
             params.n_ctx = context * args.sequences
             params.n_batch = params.n_ubatch = 512
             params.n_seq_max = args.sequences
+            params.type_k = params.type_v = CACHE_TYPES[args.cache]
+            params.flash_attn_type = 0 if args.cache == "f16" else 1
             params.kv_unified = True
             params.n_threads = params.n_threads_batch = args.threads
             self.ctx = api.llama_init_from_model(self.llama._model.model, params)
@@ -78,7 +85,7 @@ class Peer:
 def quipu_turn(args):
     def bench(*more):
         out = subprocess.run([args.quipu, "bench", "-m", args.model, "-t", str(args.threads), "-d", str(args.depth),
-                              "-r", "1", "-o", "json", *more], check=True, capture_output=True, text=True).stdout
+                              "-ctk", args.cache, "-ctv", args.cache, "-r", "1", "-o", "json", *more], check=True, capture_output=True, text=True).stdout
         return json.loads(out)[0]["tokens_per_second"]["median"]
 
     return (bench("-p", str(args.prompt), "-n", "0"),
@@ -93,6 +100,8 @@ def main():
     parser.add_argument("-n", "--generate", type=int, default=64)
     parser.add_argument("-d", "--depth", type=int, default=0, help="tokens already in the context")
     parser.add_argument("-B", "--sequences", type=int, default=1, help="sequences that decode side by side")
+    parser.add_argument("--cache", choices=CACHE_TYPES, default="f16",
+                        help="keys and values; quantised ones need the peer's flash attention")
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("--turns", type=int, default=5)
     args = parser.parse_args()
