@@ -35,7 +35,7 @@ inline void with_format(KvType type, const Work& work) {
 class SpanPanels {
  public:
   SpanPanels() = default;
-  /// `scratch`: 64-aligned, bytes(n) of it.
+  /// `scratch`: kSpan * n floats, 64-aligned; the panels and scales take less.
   SpanPanels(KvType type, std::size_t n, float* scratch)
       : type_(type), n_(n), weights_(reinterpret_cast<std::byte*>(scratch)) {
     d_ = reinterpret_cast<float*>(weights_ + kSpan * n * ManyRows::kBytesPerWeight);
