@@ -1,11 +1,11 @@
 #include "input.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -33,11 +33,9 @@ std::string read_to_end(int descriptor, const std::string& name) {
 /// What a shell gives for <(command).
 std::string read_pipe(const std::string& path) {
   const std::string name = fmt::format("\"{}\"", printable(path));
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) fail(ErrorCode::io, "cannot open {}: {}", name, std::strerror(errno));
-  const std::unique_ptr<const int, void (*)(const int*)> closed(&descriptor,
-                                                                [](const int* d) { ::close(*d); });
-  return read_to_end(descriptor, name);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(std::fopen(path.c_str(), "rbe"), std::fclose);
+  if (!pipe) fail(ErrorCode::io, "cannot open {}: {}", name, std::strerror(errno));
+  return read_to_end(::fileno(pipe.get()), name);
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 """quipu beside llama.cpp on one file, in alternating turns: medians and ratios.
 
     pip install llama-cpp-python
-    bench/peers/compare.py MODEL.gguf [--quipu build/release/quipu] [-p 512] [-n 64] [-d 4096] [-B 16] [-t 2] [--cache q8_0]
+    bench/peers/compare.py MODEL.gguf [--quipu build/release/quipu] [-p 512] [-n 64] [-d 4096] [-B 16] [-t 2]
+                          [--cache q8_0]
 
 Machines are shared: only the ratio of turns made in the same minute means something.
 """
@@ -15,7 +16,6 @@ import time
 
 import llama_cpp
 from llama_cpp import llama_cpp as api
-
 
 CACHE_TYPES = {"f16": 1, "q8_0": 8, "q4_0": 2}  # as ggml numbers them
 
@@ -85,7 +85,8 @@ class Peer:
 def quipu_turn(args):
     def bench(*more):
         out = subprocess.run([args.quipu, "bench", "-m", args.model, "-t", str(args.threads), "-d", str(args.depth),
-                              "-ctk", args.cache, "-ctv", args.cache, "-r", "1", "-o", "json", *more], check=True, capture_output=True, text=True).stdout
+                              "-ctk", args.cache, "-ctv", args.cache, "-r", "1", "-o", "json", *more],
+                             check=True, capture_output=True, text=True).stdout
         return json.loads(out)[0]["tokens_per_second"]["median"]
 
     return (bench("-p", str(args.prompt), "-n", "0"),

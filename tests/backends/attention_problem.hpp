@@ -179,4 +179,25 @@ class Problem {
   std::vector<float> q_, sinks_, slopes_, biases_;
 };
 
+/// The running softmax of docs/numerics.md in double precision: add(begin, weights) adds the values of a span
+/// of 64 from `begin` on to `sums`, [value elements]; then these are divided by the sum of the weights.
+template <class Add>
+void attend_by_spans(const std::vector<double>& scores, std::vector<double>& sums, const Add& add) {
+  double top = -1e30, total = 0;
+  for (std::size_t begin = 0; begin < scores.size(); begin += 64) {
+    const auto first = scores.begin() + static_cast<std::ptrdiff_t>(begin);
+    const std::vector<double> span(
+        first, first + static_cast<std::ptrdiff_t>(std::min<std::size_t>(64, scores.size() - begin)));
+    const double above = std::max(top, *std::max_element(span.begin(), span.end()));
+    const double factor = std::exp(top - above);
+    total *= factor;
+    for (double& x : sums) x *= factor;
+    std::vector<double> weights;
+    for (const double score : span) total += weights.emplace_back(std::exp(score - above));
+    add(begin, weights);
+    top = above;
+  }
+  for (double& x : sums) x /= total;
+}
+
 }  // namespace quipu::backends

@@ -129,25 +129,16 @@ TEST_F(CpuEmulatedAttention, ScoresAndSumsAreThoseOfThePlanes) {
           scores[p] /= std::sqrt(static_cast<double>(s.head_dim));
         }
         // Spans of 64: the running maximum decides what the planes of a weight are.
-        double top = -1e30, total = 0;
-        for (std::size_t begin = 0; begin < seen; begin += 64) {
-          const std::size_t end = std::min(seen, begin + 64);
-          double above = top;
-          for (std::size_t p = begin; p < end; ++p) above = std::max(above, scores[p]);
-          const double factor = std::exp(top - above);
-          total *= factor;
-          for (double& x : sums) x *= factor;
-          for (std::size_t p = begin; p < end; ++p) {
-            const double weight = std::exp(scores[p] - above);
-            total += weight;
-            const std::vector<float> v = problem.value(static_cast<std::int64_t>(p));
-            for (std::size_t e = 0; e < s.v_dim; ++e) sums[e] += product(static_cast<float>(weight), v[e]);
+        attend_by_spans(scores, sums, [&](std::size_t begin, const std::vector<double>& weights) {
+          for (std::size_t p = 0; p < weights.size(); ++p) {
+            const std::vector<float> v = problem.value(static_cast<std::int64_t>(begin + p));
+            for (std::size_t e = 0; e < s.v_dim; ++e)
+              sums[e] += product(static_cast<float>(weights[p]), v[e]);
           }
-          top = above;
-        }
+        });
         double& worst = kind == 0 ? of_floats : kind == 1 ? of_planes : of_one_plane;
         for (std::size_t e = 0; e < s.v_dim; ++e)
-          worst = std::max(worst, std::abs(sums[e] / total - got[(t * s.group + h) * s.v_dim + e]));
+          worst = std::max(worst, std::abs(sums[e] - got[(t * s.group + h) * s.v_dim + e]));
       }
     }
   EXPECT_LT(of_planes, 3e-6);

@@ -49,36 +49,24 @@ std::vector<double> expected(const Problem& problem, const Setting& s, std::size
     for (std::size_t e = 0; e < s.head_dim; ++e) scores[p] += q[e] * k[e];
     scores[p] /= std::sqrt(static_cast<double>(s.head_dim));
   }
-  double top = -1e30, total = 0;
-  for (std::size_t begin = 0; begin < seen; begin += 64) {
-    const std::size_t end = std::min(seen, begin + 64);
-    double above = top;
-    for (std::size_t p = begin; p < end; ++p) above = std::max(above, scores[p]);
-    const double factor = std::exp(top - above);
-    total *= factor;
-    for (double& x : sums) x *= factor;
-    std::vector<float> weights;
-    for (std::size_t p = begin; p < end; ++p) {
-      weights.push_back(static_cast<float>(std::exp(scores[p] - above)));
-      total += weights.back();
-    }
+  attend_by_spans(scores, sums, [&](std::size_t begin, const std::vector<double>& weights) {
     for (std::size_t b = 0; b < s.v_dim / 32; ++b) {
+      const auto scale = [&](std::size_t p, std::size_t part) {
+        return problem.value_scale(static_cast<std::int64_t>(begin + p), b, part);
+      };
       std::vector<float> scaled;
-      for (std::size_t p = begin; p < end; ++p)
-        scaled.push_back(weights[p - begin] * problem.value_scale(static_cast<std::int64_t>(p), b, 0));
+      for (std::size_t p = 0; p < weights.size(); ++p)
+        scaled.push_back(static_cast<float>(weights[p]) * scale(p, 0));
       std::vector<double> rounded = twelve_bits(scaled.data(), scaled.size());
       if (whole) rounded.assign(scaled.begin(), scaled.end());
-      for (std::size_t p = begin; p < end; ++p) {
-        const std::vector<float> v = problem.value(static_cast<std::int64_t>(p));
-        const double d = problem.value_scale(static_cast<std::int64_t>(p), b, 0);
-        const double m = problem.value_scale(static_cast<std::int64_t>(p), b, 1);
+      for (std::size_t p = 0; p < weights.size(); ++p) {
+        const std::vector<float> v = problem.value(static_cast<std::int64_t>(begin + p));
+        const double d = scale(p, 0), m = scale(p, 1);
         for (std::size_t e = 32 * b; e < 32 * (b + 1); ++e)
-          sums[e] += rounded[p - begin] * std::nearbyint((v[e] - m) / d) + weights[p - begin] * m;
+          sums[e] += rounded[p] * std::nearbyint((v[e] - m) / d) + weights[p] * m;
       }
     }
-    top = above;
-  }
-  for (double& x : sums) x /= total;
+  });
   return sums;
 }
 

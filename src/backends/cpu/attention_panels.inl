@@ -157,7 +157,7 @@ class SpanPanels {
     const float most = float_of_bits(reduce_imax(top)), factor = code_factor(most);
     for (std::size_t g = 0; g < 4; ++g)
       store_codes(ManyRows::kWords, to + g / 2 * 64, g % 2, codes(x[g], factor));
-    return most / 2039.0f;
+    return most / kMostCode;
   }
   float sum_of_minima(const float* weights, std::size_t b) const {
     V16 sum = set1(0);

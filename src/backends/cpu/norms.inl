@@ -55,6 +55,7 @@ struct LayerNormed {
   }
 };
 
+constexpr float kMostCode = 2039;  ///< of a 12-bit activation, so that its high plane fits a byte
 /// Half a group's q: as words at `to`, or as planes of which the high one lies 32 bytes behind.
 inline void store_codes(bool words, std::int8_t* to, std::size_t half, I16 q) {
   if (words) return store_words_0213(to + 32 * half, q);
@@ -62,10 +63,10 @@ inline void store_codes(bool words, std::int8_t* to, std::size_t half, I16 q) {
   store_int8(to + 16 * half, q - shl<4>(high));
   store_int8(to + 16 * half + 32, high);
 }
-/// What values up to `top` are multiplied by to become q. Of a group of zeros, or one so small that 2039 /
-/// max overflows, all q are 0; of one with infinity or NaN too.
+/// What values up to `top` are multiplied by to become q. Of a group of zeros, or one so small that the
+/// factor overflows, all q are 0; of one with infinity or NaN too.
 inline float code_factor(float top) {
-  const float inverse = 2039.0f / top;
+  const float inverse = kMostCode / top;
   return top > 0 && top < __builtin_inff() && inverse < __builtin_inff() ? inverse : 0.0f;
 }
 inline I16 codes(V16 x, float factor) { return factor > 0 ? to_int(x * set1(factor)) : iset1(0); }
@@ -89,7 +90,7 @@ inline void quantize_groups(At at, const QuantizedRows& out, std::size_t row) {
     store_codes(out.words, q + 64 * g, 0, qa);
     store_codes(out.words, q + 64 * g, 1, qb);
     const std::int32_t sum_a = reduce_iadd(qa), sum_b = reduce_iadd(qb);
-    const float d = top / 2039.0f;
+    const float d = top / kMostCode;
     out.sum16[(row * groups + g) * 2] = sum_a;
     out.sum16[(row * groups + g) * 2 + 1] = sum_b;
     out.sum32[row * groups + g] = sum_a + sum_b;

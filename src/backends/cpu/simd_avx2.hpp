@@ -167,15 +167,6 @@ inline V16 load_bf16_n(const std::uint16_t* p, std::size_t n) {
   __builtin_memcpy(t, p, n * sizeof(std::uint16_t));
   return load_bf16(t);
 }
-inline V16 load_int8(const std::int8_t* p) {
-  const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v)),
-          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(v, 8)))};
-}
-inline I16 load_uint8(const std::uint8_t* p) {
-  const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return {_mm256_cvtepu8_epi32(v), _mm256_cvtepu8_epi32(_mm_srli_si128(v, 8))};
-}
 
 using Q = __m256i;
 using FG = __m256;
@@ -359,9 +350,6 @@ inline FG fg_set1(float x) { return _mm256_set1_ps(x); }
 inline FG fg_load(const float* p) { return _mm256_loadu_ps(p); }
 inline FG fg_load_f16(const std::uint16_t* p) { return half8(p); }
 inline FG fg_load_bf16(const std::uint16_t* p) { return bfloat8(p); }
-inline FG fg_load_int8(const std::int8_t* p) {
-  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
-}
 inline void fg_store(float* p, FG a) { _mm256_storeu_ps(p, a); }
 inline void fg_store_n(float* p, FG a, std::size_t n) {
   alignas(32) float t[8];

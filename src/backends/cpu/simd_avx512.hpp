@@ -151,6 +151,20 @@ inline I16 load_uint8(const std::uint8_t* p) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
 
+/// codes[i] and codes[i + 16]: the table's entries for the low and the high half of packed[i], i < 16.
+inline void lookup_halves(const std::int8_t* table, const std::uint8_t* packed, std::int8_t* codes) {
+  const __m128i entries = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(packed)), mask = _mm_set1_epi8(15);
+  auto* to = reinterpret_cast<__m128i*>(codes);
+  _mm_storeu_si128(to, _mm_shuffle_epi8(entries, _mm_and_si128(v, mask)));
+  _mm_storeu_si128(to + 1, _mm_shuffle_epi8(entries, _mm_and_si128(_mm_srli_epi16(v, 4), mask)));
+}
+inline float half_at(const void* p) {
+  std::uint16_t bits;
+  __builtin_memcpy(&bits, p, 2);
+  return _cvtsh_ss(bits);
+}
+
 // ---- quantised weights: a register Q of kQuarters 128-bit quarters; a group of kGroup rows. In quads,
 // quarter l of register j holds 16 bytes of row kQuarters * l' ... see qload: row = 4 l + j. ----
 
@@ -300,7 +314,6 @@ inline FG fg_set1(float x) { return _mm512_set1_ps(x); }
 inline FG fg_load(const float* p) { return _mm512_loadu_ps(p); }
 inline FG fg_load_f16(const std::uint16_t* p) { return load_f16(p).v; }
 inline FG fg_load_bf16(const std::uint16_t* p) { return load_bf16(p).v; }
-inline FG fg_load_int8(const std::int8_t* p) { return load_int8(p).v; }
 inline void fg_store(float* p, FG a) { _mm512_storeu_ps(p, a); }
 inline void fg_store_n(float* p, FG a, std::size_t n) { _mm512_mask_storeu_ps(p, first(n), a); }
 inline FG fg_fma(FG a, FG b, FG c) { return _mm512_fmadd_ps(a, b, c); }

@@ -199,24 +199,7 @@ inline V16 load_bf16_n(const std::uint16_t* p, std::size_t n) {
   return r;
 }
 inline V16 load_bf16(const std::uint16_t* p) { return load_bf16_n(p, 16); }
-inline V16 load_int8(const std::int8_t* p) {
-  return lanes<V16>([&](int i) { return static_cast<float>(p[i]); });
-}
-inline I16 load_uint8(const std::uint8_t* p) {
-  return lanes<I16>([&](int i) { return std::int32_t{p[i]}; });
-}
 /// codes[i] and codes[i + 16]: the table's entries for the low and the high half of packed[i], i < 16.
-inline void lookup_halves(const std::int8_t* table, const std::uint8_t* packed, std::int8_t* codes) {
-  for (std::size_t i = 0; i < 16; ++i) {
-    codes[i] = table[packed[i] & 15];
-    codes[i + 16] = table[packed[i] >> 4];
-  }
-}
-inline float half_at(const void* p) {
-  std::uint16_t bits;
-  __builtin_memcpy(&bits, p, 2);
-  return half_value(bits);
-}
 inline void prefetch(const void*) {}
 inline void prefetch_far(const void*) {}
 
@@ -417,9 +400,6 @@ inline FG fg_load_f16(const std::uint16_t* p) {
 }
 inline FG fg_load_bf16(const std::uint16_t* p) {
   return fg([&](int i) { return float_of(static_cast<std::uint32_t>(p[i]) << 16); });
-}
-inline FG fg_load_int8(const std::int8_t* p) {
-  return fg([&](int i) { return static_cast<float>(p[i]); });
 }
 inline void fg_store(float* p, FG a) { fg_store_n(p, a, 4); }
 inline FG fg_fma(FG a, FG b, FG c) {

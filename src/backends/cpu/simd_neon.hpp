@@ -195,31 +195,7 @@ inline V16 load_bf16_n(const std::uint16_t* p, std::size_t n) {
   __builtin_memcpy(t, p, n * sizeof(std::uint16_t));
   return load_bf16(t);
 }
-inline V16 load_int8(const std::int8_t* p) {
-  const int8x16_t v = vld1q_s8(p);
-  const int16x8_t a = vmovl_s8(vget_low_s8(v)), b = vmovl_s8(vget_high_s8(v));
-  return {{vcvtq_f32_s32(vmovl_s16(vget_low_s16(a))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(a))),
-           vcvtq_f32_s32(vmovl_s16(vget_low_s16(b))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(b)))}};
-}
-inline I16 load_uint8(const std::uint8_t* p) {
-  const uint8x16_t v = vld1q_u8(p);
-  const int16x8_t a = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(v)));
-  const int16x8_t b = vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(v)));
-  return {{vmovl_s16(vget_low_s16(a)), vmovl_s16(vget_high_s16(a)), vmovl_s16(vget_low_s16(b)),
-           vmovl_s16(vget_high_s16(b))}};
-}
 /// codes[i] and codes[i + 16]: the table's entries for the low and the high half of packed[i], i < 16.
-inline void lookup_halves(const std::int8_t* table, const std::uint8_t* packed, std::int8_t* codes) {
-  const int8x16_t entries = vld1q_s8(table);
-  const uint8x16_t v = vld1q_u8(packed);
-  vst1q_s8(codes, vqtbl1q_s8(entries, vandq_u8(v, vdupq_n_u8(15))));
-  vst1q_s8(codes + 16, vqtbl1q_s8(entries, vshrq_n_u8(v, 4)));
-}
-inline float half_at(const void* p) {
-  std::uint16_t h;
-  __builtin_memcpy(&h, p, 2);
-  return vgetq_lane_f32(half4(vdup_n_u16(h)), 0);
-}
 inline void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 inline void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 
@@ -338,12 +314,6 @@ inline FG fg_set1(float x) { return vdupq_n_f32(x); }
 inline FG fg_load(const float* p) { return vld1q_f32(p); }
 inline FG fg_load_f16(const std::uint16_t* p) { return half4(vld1_u16(p)); }
 inline FG fg_load_bf16(const std::uint16_t* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
-inline FG fg_load_int8(const std::int8_t* p) {
-  std::uint32_t four;
-  __builtin_memcpy(&four, p, 4);
-  const int8x8_t v = vreinterpret_s8_u32(vdup_n_u32(four));
-  return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(v))));
-}
 inline void fg_store(float* p, FG a) { vst1q_f32(p, a); }
 inline void fg_store_n(float* p, FG a, std::size_t n) {
   float t[kGroup];
