@@ -4,9 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <new>
 #include <vector>
 
@@ -46,13 +44,13 @@ std::vector<const Kernels*> tables() {
   return all;
 }
 
-TEST(CpuBounds, LinearReadsNoByteOutsideTheWeightsAndWritesNoneOutsideItsOutputs) {
+TEST(CpuBounds, LinearReadsNoByteOutsideTheWeightsAndWritesNoneOutsideItsOutputsAndScratch) {
   for (const DTypeInfo& type : all_dtypes()) {
     const int slot = weight_slot(static_cast<std::uint32_t>(type.dtype));
     if (slot < 0) continue;
-    const std::size_t k = type.block_size == 256 ? 512 : type.block_size == 32 ? 96 : 45;
+    const std::size_t k = type.block_size == 256 ? 512 : type.block_size == 32 ? 96 : 1101;
     for (const std::size_t n : {1, 5, 16, 37})
-      for (const std::size_t rows : {1, 2, 7, 33})
+      for (const std::size_t rows : {1, 2, 7, 33, 130})
         for (const bool at_end : {true, false}) {
           const std::size_t bytes = row_bytes(type.dtype, k);
           const Guarded weight(bytes * n, at_end);
@@ -77,8 +75,7 @@ TEST(CpuBounds, LinearReadsNoByteOutsideTheWeightsAndWritesNoneOutsideItsOutputs
             q.sum16 = sum16.data();
             if (type.block_size > 1)
               for (std::size_t r = 0; r < rows; ++r) table->quantize(xf + r * k, q, r);
-            const std::size_t scratch = (linear_scratch(k) + bf16_scratch(k)) / 64 * 64 + 64;
-            const std::unique_ptr<void, void (*)(void*)> work(std::aligned_alloc(64, scratch), std::free);
+            const Guarded work((slot_scratch(*table, slot, k) + 63) / 64 * 64, at_end);
             LinearArgs a;
             a.weight = reinterpret_cast<const std::uint8_t*>(weight.data());
             a.row_bytes = bytes;
@@ -88,7 +85,7 @@ TEST(CpuBounds, LinearReadsNoByteOutsideTheWeightsAndWritesNoneOutsideItsOutputs
             a.xf = xf;
             a.rows = rows;
             a.y = reinterpret_cast<float*>(y.data());
-            a.scratch = static_cast<std::byte*>(work.get());
+            a.scratch = work.data();
             table->linear[slot](a);  // dies of SIGSEGV where it strays
           }
         }

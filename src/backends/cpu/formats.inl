@@ -45,11 +45,7 @@ struct FormatQ4_1 {
     lo = low_nibble(v);
     hi = high_nibble(v);
   }
-  static void scales(const Rows& r, std::size_t off, FG& d, FG& m) {
-    const Q v = qload_dword(r, off);
-    d = fg_half_low(v);
-    m = fg_half_high(v);
-  }
+  static void scales(const Rows& r, std::size_t off, FG& d, FG& m) { fg_halves(qload_dword(r, off), d, m); }
 };
 
 struct FormatQ5_0 {
@@ -181,8 +177,8 @@ struct FormatQ2_K : EveryOther {
   static void header(const Rows& r, std::size_t off, FG (&dw)[kSubs], FG (&mw)[kSubs]) {
     Q w[4];
     load_dwords(r, off, w);
-    const Q v = qload_dword(r, off + 80);
-    const FG d = fg_half_low(v), dmin = fg_half_high(v);
+    FG d, dmin;
+    fg_halves(qload_dword(r, off + 80), d, dmin);
     for (int i = 0; i < 4; ++i) {
       scale_bytes(low_nibble(w[i]), d, dw + 4 * i);
       minus_bytes(high_nibble(w[i]), dmin, mw + 4 * i);
@@ -233,7 +229,8 @@ struct FormatQ4_K : InOrder<4> {
     Q w[4];
     load_dwords(r, off, w);
     const Q six = qset1_8(0x3f), two = qset1_8(0x30);
-    const FG d = fg_half_low(w[0]), dmin = fg_half_high(w[0]);
+    FG d, dmin;
+    fg_halves(w[0], d, dmin);
     scale_bytes(qand(w[1], six), d, dw);
     scale_bytes(qor(low_nibble(w[3]), qand(qshr16<2>(w[1]), two)), d, dw + 4);
     minus_bytes(qand(w[2], six), dmin, mw);

@@ -214,15 +214,25 @@ constexpr std::size_t linear_scratch(std::size_t k) {
   const std::size_t tiles = (k + 256) * 32 + 65536 + amx_panels(k) * k * 40;
   return tiles > panel_scratch(k) ? tiles : panel_scratch(k);
 }
-/// Float weights without AVX-512: a panel of weights, the sums of a block of rows (sixteen lanes each), the
-/// block itself.
-inline constexpr std::size_t kFloatPanelRows = 4, kFloatPanelChunk = 1024, kFloatPanelBlock = 63;
+/// Float weights without AVX-512: a chunk of K of 16 weight rows at most, the sums of a block of rows of
+/// activations (sixteen lanes each), the block itself; 16 floats between lanes.
+inline constexpr std::size_t kFloatPanelChunk = 1024, kFloatPanelBlock = 60;
 constexpr std::size_t float_scratch(std::size_t k) {
-  return (kFloatPanelRows * (kFloatPanelChunk + kFloatPanelBlock * 16) + kFloatPanelBlock * k) *
+  const std::size_t width = (k + 15) / 16 * 16, chunks = (width + kFloatPanelChunk - 1) / kFloatPanelChunk;
+  return ((kFloatPanelChunk + 16 + kFloatPanelBlock * 16) * 16 + kFloatPanelBlock * width + chunks * 256) *
          sizeof(float);
 }
 /// The same for BF16 weights: AMX packs 128 rows of activations in two planes, and 32 weight rows.
 constexpr std::size_t bf16_scratch(std::size_t k) { return (k + 32) * (128 * 4 + 32 * 2) + 4096; }
+/// What a linear with weights of a slot (`weight_slot`), k wide, needs.
+constexpr std::size_t slot_scratch(const Kernels& kernels, int slot, std::size_t k) {
+  constexpr int bf16 = 2, quantised = 3;  // the latter and all behind it
+  std::size_t bytes = linear_scratch(k);
+  const auto least = [&](std::size_t n) { bytes = n > bytes ? n : bytes; };
+  if (slot < quantised && kernels.group < 16) least(float_scratch(k));
+  if (slot == bf16) least(bf16_scratch(k));
+  return bytes;
+}
 /// Floats of a span and queries, or the tiles of both: two planes and a turn of floats.
 constexpr std::size_t attention_scratch(std::size_t head_dim, std::size_t v_dim, std::size_t query_rows) {
   const std::size_t d = head_dim + 63, v = v_dim + 63, rows = query_rows + 15;

@@ -79,14 +79,13 @@ void linear_float(const LinearArgs& a) {
     for (; n < a.n_end; ++n) float_block<W, 1, 1, true>(a, n, 0);
     return;
   }
-  std::size_t done = a.n_begin;
   if constexpr (kGroup < 16)
-    if (a.rows >= kFloatPanelLeast) done = linear_float_panels<W>(a);
+    if (a.rows >= kFloatPanelLeast) return linear_float_panels<W>(a);
   const std::size_t fit = kFloatBlockBytes / (a.k * sizeof(float)) / kFloatTokens * kFloatTokens;
   const std::size_t block = fit < kFloatTokens ? kFloatTokens : fit;
   for (std::size_t t = 0; t < a.rows; t += block) {
     const std::size_t end = t + block < a.rows ? t + block : a.rows;
-    std::size_t n = done;
+    std::size_t n = a.n_begin;
     for (; n + kFloatRows <= a.n_end; n += kFloatRows) float_rows<W, kFloatRows>(a, n, t, end);
     for (; n < a.n_end; ++n) float_rows<W, 1>(a, n, t, end);
   }

@@ -35,23 +35,6 @@ inline Q less_zero(Q total, std::int32_t sum) {
   return qadd32(total, qset1_32(-F::kZero * sum));
 }
 
-inline FG fg_load_part(const float* p, std::size_t n) {
-  if (n == kGroup) return fg_load(p);
-  float t[kGroup] = {};
-  __builtin_memcpy(t, p, n * sizeof(float));
-  return fg_load(t);
-}
-/// Bias and residual, in this order, then the store of a group's outputs of activation row t.
-inline void finish(const LinearArgs& a, std::size_t t, std::size_t n, std::size_t count, FG y) {
-  if (a.bias != nullptr) y = fg_add(y, fg_load_part(a.bias + n, count));
-  if (a.residual != nullptr) y = fg_add(y, fg_load_part(a.residual + out_row(a, t) * a.n + n, count));
-  float* out = a.y + out_row(a, t) * a.n + n;
-  if (count == kGroup)
-    fg_store(out, y);
-  else
-    fg_store_n(out, y, count);
-}
-
 /// A row of activations in planes, and where its groups' sums stand.
 struct PlanesRow {
   const std::int8_t* q;

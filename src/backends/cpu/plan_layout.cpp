@@ -67,10 +67,7 @@ struct Needs {
 
  private:
   void linear(const TensorView& weight) {
-    const std::size_t k = size(weight.width());
-    work = std::max(work, linear_scratch(k));
-    if (!is_quantized(weight) && kernels.group < 16) work = std::max(work, float_scratch(k));
-    if (weight.dtype == DType::bf16) work = std::max(work, bf16_scratch(k));
+    work = std::max(work, slot_scratch(kernels, slot_of(weight), size(weight.width())));
   }
   void grouped(const TensorView& weight, std::size_t used) {
     linear(weight);

@@ -369,6 +369,13 @@ inline FG fg_half_low(Q a) {
   return _mm256_cvtph_ps(_mm256_castsi256_si128(w));
 }
 inline FG fg_half_high(Q a) { return fg_half_low(_mm256_srli_epi32(a, 16)); }
+inline void fg_halves(Q a, FG& low, FG& high) {
+  const __m256i order =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+  const __m256i w = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(a, order), 0xd8);
+  low = _mm256_cvtph_ps(_mm256_castsi256_si128(w));
+  high = _mm256_cvtph_ps(_mm256_extracti128_si256(w, 1));
+}
 
 }  // namespace
 }  // namespace quipu::backends

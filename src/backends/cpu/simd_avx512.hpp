@@ -326,6 +326,10 @@ inline FG fg_from_bits(Q a) { return _mm512_castsi512_ps(a); }
 /// The half in the low (high) 16 bits of each dword.
 inline FG fg_half_low(Q a) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)); }
 inline FG fg_half_high(Q a) { return fg_half_low(_mm512_srli_epi32(a, 16)); }
+inline void fg_halves(Q a, FG& low, FG& high) {
+  low = fg_half_low(a);
+  high = fg_half_high(a);
+}
 inline FG fg_load_halves(const Rows& r, std::size_t off) { return fg_half_low(qload_dword(r, off)); }
 
 }  // namespace

@@ -429,6 +429,10 @@ inline FG fg_half_low(Q a) {
 inline FG fg_half_high(Q a) {
   return fg([&](int i) { return half_value(q_word(a, 2 * i + 1)); });
 }
+inline void fg_halves(Q a, FG& low, FG& high) {
+  low = fg_half_low(a);
+  high = fg_half_high(a);
+}
 inline FG fg_load_halves(const Rows& r, std::size_t off) { return fg_half_low(qload_dword(r, off)); }
 
 }  // namespace

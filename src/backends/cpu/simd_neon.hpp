@@ -329,6 +329,10 @@ inline FG fg_from_int(Q a) { return vcvtq_f32_s32(integers(a)); }
 inline FG fg_from_bits(Q a) { return vreinterpretq_f32_u8(a); }
 inline FG fg_half_low(Q a) { return half4(vmovn_u32(dwords(a))); }
 inline FG fg_half_high(Q a) { return half4(vshrn_n_u32(dwords(a), 16)); }
+inline void fg_halves(Q a, FG& low, FG& high) {
+  low = fg_half_low(a);
+  high = fg_half_high(a);
+}
 inline FG fg_load_halves(const Rows& r, std::size_t off) { return fg_half_low(qload_dword(r, off)); }
 
 }  // namespace
