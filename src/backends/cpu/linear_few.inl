@@ -54,13 +54,13 @@ void linear_few_rows(const LinearArgs& a) {
   for (std::size_t t = 0; t < a.rows; ++t) x[t] = planes_row(*a.x, t);
   for (std::size_t n = a.n_begin; n < a.n_end; n += kGroup) {
     const std::size_t count = a.n_end - n < kGroup ? a.n_end - n : kGroup;
-    const std::uint8_t* base = a.weight + n * a.row_bytes;
+    const std::uint8_t *base = a.weight + n * a.row_bytes, *after = ahead.of(base);
     Rows r;
     rows_set(r, base, a.row_bytes, count);
     FG acc[ManyRows::kLeastRows], accm[ManyRows::kLeastRows];
     for (std::size_t t = 0; t < a.rows; ++t) acc[t] = accm[t] = fg_zero();
     for (std::size_t b = 0; b < blocks; ++b) {
-      ahead.fetch<B>(base + b * B::kBytes * kGroup);
+      prefetch_block<B>(after + b * B::kBytes * kGroup);
       GroupBlock<B> w;
       B::unpack(
           r, b * B::kBytes, 0, [&](std::size_t dword, Q bytes) { w.dwords[dword] = bytes; }, w.d, w.m);

@@ -3,6 +3,8 @@
 // time; a few rows unpack a block at a time (linear_few.inl), many unpack panels first (linear_many.inl). All
 // give the same bits.
 
+#include <bit>
+
 namespace quipu::backends {
 namespace {
 
@@ -31,8 +33,13 @@ inline Q sum_planes(const U& u, const H& high, const L& low) {
 /// What the zero point of the bytes contributes to a sum, with the sum of the activations.
 template <class F>
 inline Q less_zero(Q total, std::int32_t sum) {
-  if constexpr (F::kZero == 0) return total;
-  return qadd32(total, qset1_32(-F::kZero * sum));
+  if constexpr (F::kZero == 0) {
+    return total;
+  } else {  // a broadcast load and a shift: nothing scalar
+    constexpr int shift = std::bit_width(static_cast<unsigned>(F::kZero)) - 1;
+    static_assert(F::kZero == 1 << shift);
+    return qsub32(total, qshl32<shift>(qset1_32(sum)));
+  }
 }
 
 /// A row of activations in planes, and where its groups' sums stand.
@@ -178,19 +185,21 @@ inline void prefetch_block(const std::uint8_t* at) {
   for (std::size_t i = 0; i < bytes; i += 64) prefetch_far(at + i);
 }
 
-constexpr std::size_t kMargin = 16384;  // read ahead, beyond the next group
+constexpr std::size_t kMargin = 4096;  // read ahead at least, beyond the next group
 
-/// Where that is: behind the rows in hand, or the beginning of what is read after all of them.
+/// Where that is, whole groups ahead: behind the rows in hand, or in what is read after all of them.
 struct Ahead {
   std::size_t distance;
   const std::uint8_t *end, *next;
 
-  explicit Ahead(const LinearArgs& a)
-      : distance(kGroup * a.row_bytes + kMargin), end(a.weight + a.n_end * a.row_bytes), next(a.next) {}
-  template <class B>
-  void fetch(const std::uint8_t* at) const {
+  explicit Ahead(const LinearArgs& a) : end(a.weight + a.n_end * a.row_bytes), next(a.next) {
+    const std::size_t group = kGroup * a.row_bytes;
+    distance = group + (kMargin + group - 1) / group * group;
+  }
+  /// What to ask for while the group at `at` is worked on, from its first byte to its last.
+  const std::uint8_t* of(const std::uint8_t* at) const {
     const auto left = static_cast<std::size_t>(end - at);
-    prefetch_block<B>(next != nullptr && left <= distance ? next + (distance - left) : at + distance);
+    return next != nullptr && left <= distance ? next + (distance - left) : at + distance;
   }
 };
 
@@ -202,12 +211,12 @@ void linear_one_row(const LinearArgs& a) {
   const PlanesRow x = planes_row(*a.x, 0);
   for (std::size_t n = a.n_begin; n < a.n_end; n += kGroup) {
     const std::size_t count = a.n_end - n < kGroup ? a.n_end - n : kGroup;
-    const std::uint8_t* base = a.weight + n * a.row_bytes;
+    const std::uint8_t *base = a.weight + n * a.row_bytes, *after = ahead.of(base);
     Rows r;
     rows_set(r, base, a.row_bytes, count);
     FG acc = fg_zero(), accm = fg_zero();
     for (std::size_t b = 0; b < blocks; ++b) {
-      ahead.fetch<B>(base + b * B::kBytes * kGroup);
+      prefetch_block<B>(after + b * B::kBytes * kGroup);
       B::one_row(r, b * B::kBytes, b, x, acc, accm);
     }
     finish(a, 0, n, count, min ? fg_add(acc, accm) : acc);
