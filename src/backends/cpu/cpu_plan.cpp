@@ -63,6 +63,7 @@ class Schedule {
       steps_.back()->adapter = node.adapter;
     }
     place_barriers(steps_);
+    link_linears();
     return std::move(steps_);
   }
 
@@ -102,6 +103,21 @@ class Schedule {
     T& ref = *step;
     steps_.push_back(std::move(step));
     return ref;
+  }
+
+  /// Tells each linear which one comes next, the last one the first of the next run; not across experts,
+  /// which a step chooses.
+  void link_linears() {
+    const LinearStep* next = nullptr;
+    for (std::size_t i = 2 * steps_.size(); i-- > 0;) {
+      PlanStep* step = steps_[i % steps_.size()].get();
+      if (auto* linear = dynamic_cast<LinearStep*>(step)) {
+        linear->next = next;
+        if (linear->adapter < 0) next = linear;
+      } else if (dynamic_cast<ExpertsLinearStep*>(step) != nullptr) {
+        next = nullptr;
+      }
+    }
   }
 
   // ---- who uses a value ----

@@ -15,15 +15,16 @@ void float_block(const LinearArgs& a, std::size_t n, std::size_t t) {
   V16 acc[rows][tokens];
   for (auto& row : acc)
     for (V16& v : row) v = set1(0);
-  // The rows after these, into L2 (see Ahead in linear_quant.inl).
-  const std::size_t ahead = rows * a.row_bytes;
+  // The rows after these, or what is read after all of them, into L2 (see Ahead in linear_quant.inl).
+  const bool last = a.next != nullptr && n + rows >= a.n_end;
+  const std::uint8_t* after = last ? a.next : a.weight + (n + rows) * a.row_bytes;
   std::size_t k = 0;
   for (; k + 16 <= a.k; k += 16) {
     V16 xv[tokens];
     for (int j = 0; j < tokens; ++j) xv[j] = load(x[j] + k);
     for (int i = 0; i < rows; ++i) {
       const V16 wv = W::at(w[i], k);
-      if constexpr (first) prefetch_far(w[i] + k * W::kBytes + ahead);
+      if constexpr (first) prefetch_far(after + static_cast<std::size_t>(i) * a.row_bytes + k * W::kBytes);
       for (int j = 0; j < tokens; ++j) acc[i][j] = fma(wv, xv[j], acc[i][j]);
     }
   }

@@ -130,11 +130,12 @@ void QuantizeStep::run(const RunContext& c, int thread) {
 
 void LinearStep::run(const RunContext& c, int thread) {
   const std::size_t rows = c.rows(x.rows);
-  const Range r = share(out.width, thread, c.threads, grain);
+  const Range r = columns(c, thread);
   if (rows == 0 || r.begin == r.end) return;
   QuantizedRows view;
   LinearArgs a;
-  a.weight = reinterpret_cast<const std::uint8_t*>(weight.data);
+  a.weight = row(0);
+  if (next != nullptr) a.next = next->row(next->columns(c, thread).begin);
   a.row_bytes = weight.row_bytes();
   a.k = x.width;
   a.n = out.width;

@@ -60,7 +60,14 @@ struct LinearStep final : StepBase {
   ValueAt residual;
   std::size_t grain = 16;
   PrivateAt work;
+  const LinearStep* next = nullptr;  ///< whose weights a thread reads after these, if known
   void run(const RunContext& c, int thread) override;
+
+ private:
+  Range columns(const RunContext& c, int thread) const { return share(out.width, thread, c.threads, grain); }
+  const std::uint8_t* row(std::size_t column) const {
+    return reinterpret_cast<const std::uint8_t*>(weight.data) + column * weight.row_bytes();
+  }
 };
 
 /// Elementwise ops, cut by columns like the linears before them.
