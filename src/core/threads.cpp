@@ -8,6 +8,7 @@
 #include <exception>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -74,8 +75,12 @@ void wait_while(const Counter& value, std::uint32_t old) {
 
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): one cache line a counter
 struct ThreadPool::State {
-  explicit State(int threads)
-      : size(threads), used(threads), notes(static_cast<std::size_t>(threads)), rounds(notes.size()) {}
+  State(int threads, std::vector<double> guess)
+      : size(threads),
+        speeds(std::move(guess)),
+        used(threads),
+        notes(static_cast<std::size_t>(threads)),
+        rounds(notes.size()) {}
 
   struct Note {
     std::exception_ptr error;
@@ -126,6 +131,7 @@ struct ThreadPool::State {
   }
 
   const int size;
+  const std::vector<double> speeds;
   // Written between rounds only.
   int used;
   const std::function<void(int)>* task = nullptr;
@@ -139,9 +145,9 @@ struct ThreadPool::State {
   alignas(kCacheLine) Counter generation{0};  // barriers passed
 };
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads, std::vector<double> speeds) {
   if (threads < 1) fail(ErrorCode::invalid_argument, "thread count is {}; expected at least 1", threads);
-  state_ = std::make_unique<State>(threads);
+  state_ = std::make_unique<State>(threads, std::move(speeds));
   State* state = state_.get();
   state->workers.reserve(static_cast<std::size_t>(threads) - 1);
   try {
@@ -158,6 +164,7 @@ ThreadPool::ThreadPool(int threads) {
 ThreadPool::~ThreadPool() { state_->stop(); }
 
 int ThreadPool::size() const { return state_->size; }
+std::span<const double> ThreadPool::speeds() const { return state_->speeds; }
 
 double ThreadPool::run(const std::function<void(int thread)>& task, int threads) {
   State& state = *state_;
@@ -193,14 +200,36 @@ void ThreadPool::barrier() {
   }
 }
 
+namespace {
+
+/// Units `first` to `last` of `total` items in units of `grain`.
+Range of_units(std::size_t total, std::size_t units, std::size_t grain, std::size_t first, std::size_t last) {
+  // The last unit may be a part: its end is the total, which `units * grain` may exceed, even overflow.
+  return {first == units ? total : first * grain, last == units ? total : last * grain};
+}
+std::size_t units_of(std::size_t total, std::size_t grain) {
+  return total / grain + (total % grain != 0 ? 1 : 0);
+}
+
+}  // namespace
+
 Range share(std::size_t total, int thread, int threads, std::size_t grain) {
-  const std::size_t units = total / grain + (total % grain != 0 ? 1 : 0);
+  const std::size_t units = units_of(total, grain);
   const auto index = static_cast<std::size_t>(thread), count = static_cast<std::size_t>(threads);
   const std::size_t each = units / count, extra = units % count;
   const std::size_t first = index * each + std::min(index, extra);
   const std::size_t last = first + each + (index < extra ? 1 : 0);
-  // The last unit may be a part: its end is the total, which `units * grain` may exceed, even overflow.
-  return {first == units ? total : first * grain, last == units ? total : last * grain};
+  return of_units(total, units, grain, first, last);
+}
+
+Range share(std::size_t total, int thread, std::span<const double> bounds, std::size_t grain) {
+  const std::size_t units = units_of(total, grain);
+  const auto at = [&](std::size_t i) {
+    return i + 1 == bounds.size() ? units
+                                  : static_cast<std::size_t>(bounds[i] * static_cast<double>(units) + 0.5);
+  };
+  const auto index = static_cast<std::size_t>(thread);
+  return of_units(total, units, grain, at(index), at(index + 1));
 }
 
 }  // namespace quipu

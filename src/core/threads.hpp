@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace quipu {
 
@@ -21,12 +23,14 @@ ThreadAdvice default_threads();
 /// several pools may coexist. Between steps workers spin briefly, then sleep.
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);
+  /// `speeds`: how fast the threads are thought to be, relative to each other (core/thread_balance.hpp).
+  explicit ThreadPool(int threads, std::vector<double> speeds = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int size() const;
+  std::span<const double> speeds() const;
   /// Calls `task(thread)` for thread = 0..size()-1, or the first `threads` of them, and returns when all are
   /// done: the largest share of that time, 0 to 1, for which one of them did not run, as it slept until
   /// others were ready or another program had its CPU (0 where the system does not tell). An exception of a
@@ -47,5 +51,7 @@ struct Range {
   std::size_t begin, end;
 };
 Range share(std::size_t total, int thread, int threads, std::size_t grain = 1);
+/// The same where thread i's share is from bounds[i] to bounds[i + 1] of the whole (ThreadBalance::bounds).
+Range share(std::size_t total, int thread, std::span<const double> bounds, std::size_t grain = 1);
 
 }  // namespace quipu

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -19,13 +20,15 @@ struct CpuVariant {
   bool tiles = false;  ///< attention has an arithmetic of its own (docs/numerics.md)
 };
 
-inline CpuVariant make_cpu(Isa isa, int threads) {
+/// `speeds`: of threads that do not get equal shares.
+inline CpuVariant make_cpu(Isa isa, int threads, std::vector<double> speeds = {}) {
   const char* before = std::getenv("QUIPU_ISA");
   const std::string saved = before != nullptr ? before : "";
   ::setenv("QUIPU_ISA", std::string(to_string(isa)).c_str(), 1);
   backends::CpuOptions options;
-  options.threads = std::make_shared<ThreadPool>(threads);
-  CpuVariant variant{std::string(to_string(isa)) + ", " + std::to_string(threads) + " threads",
+  const char* kind = speeds.empty() ? " threads" : " unequal threads";
+  options.threads = std::make_shared<ThreadPool>(threads, std::move(speeds));
+  CpuVariant variant{std::string(to_string(isa)) + ", " + std::to_string(threads) + kind,
                      backends::make_cpu_backend(std::move(options)), isa == Isa::amx};
   if (before != nullptr)
     ::setenv("QUIPU_ISA", saved.c_str(), 1);
@@ -44,11 +47,12 @@ inline const std::vector<CpuVariant>& cpu_by_isa() {
   return variants;
 }
 
-/// The best instruction set with 1 to 4 threads, made once.
+/// The best instruction set with 1 to 4 threads, and with unequal ones, made once.
 inline const std::vector<CpuVariant>& cpu_by_threads() {
   static const std::vector<CpuVariant> variants = [] {
     std::vector<CpuVariant> made;
     for (int threads = 1; threads <= 4; ++threads) made.push_back(make_cpu(detect_isa(), threads));
+    made.push_back(make_cpu(detect_isa(), 3, {1, 0.2, 3}));
     return made;
   }();
   return variants;

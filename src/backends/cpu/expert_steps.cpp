@@ -79,7 +79,7 @@ void QuantizePairsStep::run(const RunContext& c, int thread) {
   };
   const std::size_t rows = c.rows(x.rows);
   if (x.width == width) {
-    const Range r = share(rows, thread, c.threads);
+    const Range r = c.share(rows, thread);
     for (std::size_t t = r.begin; t < r.end; ++t) {
       quantize(x.row(c, t), place[t * used]);
       for (std::size_t j = 1; j < used; ++j) {
@@ -92,13 +92,13 @@ void QuantizePairsStep::run(const RunContext& c, int thread) {
     }
     return;
   }
-  const Range r = share(rows * used, thread, c.threads);
+  const Range r = c.share(rows * used, thread);
   for (std::size_t pair = r.begin; pair < r.end; ++pair) quantize(x.data(c) + pair * width, place[pair]);
 }
 
 void ExpertsLinearStep::run(const RunContext& c, int thread) {
   const auto n = static_cast<std::size_t>(weight.shape[1]);
-  const Range r = share(n, thread, c.threads, 16);
+  const Range r = c.share(n, thread, 16);
   if (r.begin == r.end) return;
   const std::uint32_t* begin = grouping.begin(c);
   LinearArgs a;
@@ -136,7 +136,7 @@ void ExpertsLinearStep::run(const RunContext& c, int thread) {
 }
 
 void CombineStep::run(const RunContext& c, int thread) {
-  const Range r = share(out.width, thread, c.threads, grain);
+  const Range r = c.share(out.width, thread, grain);
   if (r.begin == r.end) return;
   for (std::size_t t = 0; t < c.rows(out.rows); ++t)
     k->weighted_sum(x.row(c, t) + r.begin, out.width, route.row(c, t) + used, used, out.row(c, t) + r.begin,

@@ -7,6 +7,7 @@
 #include "backends/cpu/cpu_plan.hpp"
 #include "backends/cpu/plan_layout.hpp"
 #include "backends/cpu/schedule.hpp"
+#include "core/thread_balance.hpp"
 #include "core/thread_governor.hpp"
 
 namespace quipu::backends::cpu {
@@ -19,7 +20,10 @@ class CpuPlan final : public Plan {
  public:
   CpuPlan(const Graph& graph, NodeRange nodes, const MemoryPlan& memory, const Kernels& kernels,
           std::shared_ptr<ThreadPool> threads, Backend& owner)
-      : threads_(std::move(threads)), for_many_(threads_->size()), for_single_(threads_->size()) {
+      : threads_(std::move(threads)),
+        many_ways_(*threads_),
+        single_ways_(*threads_),
+        spent_(size(threads_->size())) {
     PrivateMemory p = lay_out(graph, nodes, memory, kernels, threads_->size());
     many_ = build_schedule(graph, nodes, memory, kernels, p, counters_, false);
     single_ = build_schedule(graph, nodes, memory, kernels, p, counters_, true);
@@ -36,7 +40,16 @@ class CpuPlan final : public Plan {
         if (step->adapter >= 0 && !adapter_used_[size(step->adapter)]) continue;
         if (step->idle(context_)) continue;
         if (std::exchange(barrier, false)) threads_->barrier();
+        const double products = measured_ ? step->products(context_, thread) : 0;
+        if (products == 0) {
+          step->run(context_, thread);
+          continue;
+        }
+        const auto began = Clock::now();
         step->run(context_, thread);
+        ThreadBalance::Spent& spent = spent_[size(thread)].total;
+        spent.work += products;
+        spent.seconds += seconds_since(began);
       }
     };
   }
@@ -59,19 +72,47 @@ class CpuPlan final : public Plan {
     context_.outputs = step.output_rows.size();
     const bool single = step.tokens.size() == 1;
     schedule_ = single ? &single_ : &many_;
-    ThreadGovernor& governor = single ? for_single_ : for_many_;
-    context_.threads = governor.threads();
-    const auto began = std::chrono::steady_clock::now();
+    Ways& ways = single ? single_ways_ : many_ways_;
+    context_.threads = ways.governor.threads();
+    context_.bounds = ways.balance.bounds(context_.threads);
+    measured_ = context_.threads > 1 && ++ways.runs % (single ? kSinglesPerMeasure : 1) == 0;
+    const auto began = Clock::now();
     const double idle = threads_->run(task_, context_.threads);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-    governor.ran(step.tokens.size(), took.count(), idle);
+    ways.governor.ran(step.tokens.size(), seconds_since(began), idle);
+    if (measured_) {
+      measures_.clear();
+      for (std::size_t i = 0; i < size(context_.threads); ++i)
+        measures_.push_back(std::exchange(spent_[i].total, {}));
+      ways.balance.ran(measures_);
+    }
   }
 
   std::size_t private_bytes() const override { return bytes_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static double seconds_since(Clock::time_point began) {
+    return std::chrono::duration<double>(Clock::now() - began).count();
+  }
+  /// A measured run reads the clock twice a linear: a percent of a small model's token.
+  static constexpr unsigned kSinglesPerMeasure = 4;
+
+  /// How many threads run a schedule, and how its work is shared out.
+  struct Ways {
+    explicit Ways(const ThreadPool& pool) : governor(pool.size()), balance(pool.size(), pool.speeds()) {}
+    ThreadGovernor governor;
+    ThreadBalance balance;
+    unsigned runs = 0;
+  };
+  struct alignas(64) OwnSpent {  // one cache line a thread
+    ThreadBalance::Spent total;
+  };
+
   std::shared_ptr<ThreadPool> threads_;
-  ThreadGovernor for_many_, for_single_;
+  Ways many_ways_, single_ways_;
+  bool measured_ = false;
+  std::vector<OwnSpent> spent_;
+  std::vector<ThreadBalance::Spent> measures_;
   Counters counters_;
   Steps many_, single_;
   Steps* schedule_ = nullptr;

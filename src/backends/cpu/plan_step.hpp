@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backends/cpu/kernels.hpp"
@@ -31,7 +32,12 @@ struct RunContext {
   std::size_t tokens = 0, outputs = 0;
   const RowPlace* places = nullptr;  ///< [tokens]
   int threads = 1;
+  std::span<const double> bounds;  ///< of the threads' shares
 
+  /// Thread's part of what is cut among them all, the same for every step of a run.
+  Range share(std::size_t total, int thread, std::size_t grain = 1) const {
+    return quipu::share(total, thread, bounds, grain);
+  }
   /// Factor of an adapter for a row of a value.
   float adapter_factor(graph::Rows kind, std::size_t row, std::size_t adapter) const {
     const std::size_t token = kind == graph::Rows::tokens ? row : step->output_rows[row];
@@ -76,6 +82,8 @@ class PlanStep {
   virtual void run(const RunContext& context, int thread) = 0;
   /// Whether a run leaves this step nothing to do: its barrier is then left to the next one that works.
   virtual bool idle(const RunContext&) const { return false; }
+  /// Products of a thread's share where they tell how fast it is, else 0.
+  virtual double products(const RunContext&, int /*thread*/) const { return 0; }
   std::vector<Access> accesses;
   bool barrier_before = false;
   std::int32_t adapter = -1;  ///< of graph::Node: the step runs only when a sequence uses it

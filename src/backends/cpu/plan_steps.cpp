@@ -54,7 +54,7 @@ void store_row(const Kernels& k, DType dtype, const float* x, std::byte* to, std
 
 Range row_share(const RunContext& c, const Cut& cut, std::size_t rows, int thread) {
   if (cut.kind == Cut::Kind::first) return thread == 0 ? Range{0, rows} : Range{0, 0};
-  return share(rows, thread, c.threads);
+  return c.share(rows, thread);
 }
 
 std::size_t QuantizedAt::bytes(std::size_t width, std::size_t rows) {
@@ -123,7 +123,7 @@ void QuantizeStep::run(const RunContext& c, int thread) {
   const std::size_t rows = c.rows(x.rows);
   QuantizedRows view = to.view(c, thread, x.width);
   view.words = rows >= k->word_rows;
-  const Range r = own ? Range{0, rows} : share(rows, thread, c.threads);
+  const Range r = own ? Range{0, rows} : c.share(rows, thread);
   for (std::size_t t = r.begin; t < r.end; ++t)
     k->quantize(x_is_own ? reinterpret_cast<const float*>(own_x.at(c, thread)) : x.row(c, t), view, t);
 }
@@ -157,7 +157,7 @@ void LinearStep::run(const RunContext& c, int thread) {
 }
 
 void ElementwiseStep::run(const RunContext& c, int thread) {
-  const Range r = share(out.width, thread, c.threads, grain);
+  const Range r = c.share(out.width, thread, grain);
   const std::size_t n = r.end - r.begin, rows = c.rows(out.rows);
   if (n == 0) return;
   for (std::size_t t = 0; t < rows; ++t) {
@@ -218,7 +218,7 @@ void RopeTableStep::run(const RunContext& c, int thread) {
 void RopeStep::run(const RunContext& c, int thread) {
   const bool by_head = cut.kind == Cut::Kind::columns;
   const Range r = by_head ? Range{0, c.tokens} : row_share(c, cut, c.tokens, thread);
-  const Range columns = by_head ? share(x.width, thread, c.threads, head_dim) : Range{0, x.width};
+  const Range columns = by_head ? c.share(x.width, thread, head_dim) : Range{0, x.width};
   if (columns.begin == columns.end) return;
   for (std::size_t t = r.begin; t < r.end; ++t) {
     RopeArgs a;
@@ -238,8 +238,8 @@ void RopeStep::run(const RunContext& c, int thread) {
 void StoreStep::run(const RunContext& c, int thread) {
   const graph::KvLayer& kv = c.step->kv[layer];
   const std::size_t k_bytes = row_bytes(kv.k_dtype, head_dim), v_bytes = row_bytes(kv.v_dtype, v_dim);
-  const Range r = by_head ? Range{0, c.tokens} : share(c.tokens, thread, c.threads);
-  const Range heads = by_head ? share(kv_heads, thread, c.threads) : Range{0, kv_heads};
+  const Range r = by_head ? Range{0, c.tokens} : c.share(c.tokens, thread);
+  const Range heads = by_head ? c.share(kv_heads, thread) : Range{0, kv_heads};
   for (std::size_t t = r.begin; t < r.end; ++t) {
     const RowPlace place = c.places[t];
     const std::size_t position = static_cast<std::size_t>(place.position);
@@ -370,7 +370,7 @@ void AttendStep::run_single(const RunContext& c, int thread) {
 void MergeStep::run(const RunContext& c, int thread) {
   const std::size_t chunks = attend->split_chunks(c), group = attend->heads / attend->kv_heads,
                     floats = AttendStep::partial_floats(attend->v_dim);
-  const Range r = share(attend->heads, thread, c.threads);
+  const Range r = c.share(attend->heads, thread);
   for (std::size_t h = r.begin; h < r.end; ++h) {
     const float* states = reinterpret_cast<const float*>(attend->partial.at(c, thread)) +
                           (h / group * chunks * group + h % group) * floats;
@@ -396,7 +396,7 @@ void TopKStep::run(const RunContext& c, int thread) {
 
 void MixStep::run(const RunContext& c, int thread) {
   const std::size_t part = x.width / parts, to = out.width / part;
-  const Range r = share(part, thread, c.threads, 16);
+  const Range r = c.share(part, thread, 16);
   if (r.begin == r.end) return;
   for (std::size_t t = 0; t < c.rows(out.rows); ++t)
     for (std::size_t i = 0; i < to; ++i)

@@ -62,9 +62,13 @@ struct LinearStep final : StepBase {
   PrivateAt work;
   const LinearStep* next = nullptr;  ///< whose weights a thread reads after these, if known
   void run(const RunContext& c, int thread) override;
+  double products(const RunContext& c, int thread) const override {
+    const Range r = columns(c, thread);
+    return static_cast<double>((r.end - r.begin) * x.width * c.rows(x.rows));
+  }
 
  private:
-  Range columns(const RunContext& c, int thread) const { return share(out.width, thread, c.threads, grain); }
+  Range columns(const RunContext& c, int thread) const { return c.share(out.width, thread, grain); }
   const std::uint8_t* row(std::size_t column) const {
     return reinterpret_cast<const std::uint8_t*>(weight.data) + column * weight.row_bytes();
   }
