@@ -5,6 +5,7 @@
 #include <map>
 
 #include "backends/cpu/plan_layout.hpp"
+#include "backends/cpu/plan_order.hpp"
 #include "backends/cpu/plan_steps.hpp"
 #include "backends/cpu/schedule.hpp"
 #include "core/error.hpp"
@@ -17,27 +18,6 @@ using graph::Graph;
 using graph::MemoryPlan;
 using graph::Rows;
 using graph::Value;
-
-bool overlap(std::size_t a_begin, std::size_t a_end, std::size_t b_begin, std::size_t b_end) {
-  return a_begin < b_end && b_begin < a_end;
-}
-
-/// Sets `barrier_before` where a step meets bytes that another thread may have used since the last barrier.
-void place_barriers(Steps& steps) {
-  std::vector<Access> open;
-  for (std::unique_ptr<PlanStep>& step : steps) {
-    for (const Access& a : step->accesses) {
-      for (const Access& b : open) {
-        if (a.space != b.space || !(a.write || b.write) || !overlap(a.begin, a.end, b.begin, b.end)) continue;
-        const bool apart =
-            a.cut == b.cut && a.cut.kind != Cut::Kind::any && a.begin == b.begin && a.end == b.end;
-        if (!apart) step->barrier_before = true;
-      }
-    }
-    if (step->barrier_before) open.clear();
-    open.insert(open.end(), step->accesses.begin(), step->accesses.end());
-  }
-}
 
 /// Builds one schedule: for any number of rows, or (`single`) for one token, where a row is too little to
 /// share out and every thread norms and quantises it for itself instead of waiting for another.
@@ -63,7 +43,7 @@ class Schedule {
       steps_.back()->adapter = node.adapter;
     }
     place_barriers(steps_);
-    link_linears();
+    link_linears(steps_);
     return std::move(steps_);
   }
 
@@ -103,21 +83,6 @@ class Schedule {
     T& ref = *step;
     steps_.push_back(std::move(step));
     return ref;
-  }
-
-  /// Tells each linear which one comes next, the last one the first of the next run; not across experts,
-  /// which a step chooses.
-  void link_linears() {
-    const LinearStep* next = nullptr;
-    for (std::size_t i = 2 * steps_.size(); i-- > 0;) {
-      PlanStep* step = steps_[i % steps_.size()].get();
-      if (auto* linear = dynamic_cast<LinearStep*>(step)) {
-        linear->next = next;
-        if (linear->adapter < 0) next = linear;
-      } else if (dynamic_cast<ExpertsLinearStep*>(step) != nullptr) {
-        next = nullptr;
-      }
-    }
   }
 
   // ---- who uses a value ----
@@ -245,8 +210,7 @@ class Schedule {
         const Value other = sum->a == out ? sum->b : sum->a;
         const Value into = graph_.nodes[next].out;
         const Access x = access(op.x, false, Cut{}), y = access(into, true, Cut{});
-        const bool clear =
-            x.space != y.space || !overlap(x.begin, x.end, y.begin, y.end) || (quantized && !single_);
+        const bool clear = !meet(x, y) || (quantized && !single_);
         if (clear) {
           residual = other;
           target = into;

@@ -76,6 +76,11 @@ struct Access {
   Cut cut;
 };
 
+/// Whether two uses share a byte.
+inline bool meet(const Access& a, const Access& b) {
+  return a.space == b.space && a.begin < b.end && b.begin < a.end;
+}
+
 class PlanStep {
  public:
   virtual ~PlanStep() = default;
