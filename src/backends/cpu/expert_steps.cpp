@@ -98,7 +98,7 @@ void QuantizePairsStep::run(const RunContext& c, int thread) {
 
 void ExpertsLinearStep::run(const RunContext& c, int thread) {
   const auto n = static_cast<std::size_t>(weight.shape[1]);
-  const Range r = c.share(n, thread, 16);
+  const Range r = columns(c, thread);
   if (r.begin == r.end) return;
   const std::uint32_t* begin = grouping.begin(c);
   LinearArgs a;

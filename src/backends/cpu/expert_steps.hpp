@@ -64,6 +64,16 @@ struct ExpertsLinearStep final : StepBase {
   QuantizedAt from;
   PrivateAt work;
   void run(const RunContext& c, int thread) override;
+  double products(const RunContext& c, int thread) const override {
+    const Range r = columns(c, thread);
+    return static_cast<double>((r.end - r.begin) * static_cast<std::size_t>(weight.width()) * c.rows(x.rows) *
+                               used);
+  }
+
+ private:
+  Range columns(const RunContext& c, int thread) const {
+    return c.share(static_cast<std::size_t>(weight.shape[1]), thread, 16);
+  }
 };
 
 struct CombineStep final : StepBase {
