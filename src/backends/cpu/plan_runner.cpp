@@ -31,6 +31,7 @@ class CpuPlan final : public Plan {
     memory_ = owner.allocate(0, bytes_);
     places_.resize(size(memory.max_tokens));
     adapter_used_.resize(size(graph.adapters));
+    measures_.reserve(spent_.size());
     context_.private_memory = memory_->data();
     context_.places = places_.data();
     task_ = [this](int thread) {
