@@ -12,5 +12,5 @@ if [ "$version" != "$wanted" ]; then
 fi
 for folder in src apps include tests bench; do
   [ -d "$folder" ] || continue
-  find "$folder" -name build -prune -o \( -name '*.cpp' -o -name '*.hpp' -o -name '*.h' \) -print0
+  find "$folder" -name build -prune -o \( -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.inl' \) -print0
 done | xargs -0 "$format" --dry-run -Werror

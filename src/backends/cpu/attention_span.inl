@@ -71,8 +71,7 @@ inline void half_products(const SpanArgs& a, const SpanRow* row, Keys keys, std:
 /// products16 where a vector takes two registers: one half after the other, so that twelve sums are in
 /// registers.
 template <int rows, class Keys>
-inline void products16_by_halves(const SpanArgs& a, const SpanRow* row, Keys keys, std::size_t j,
-                                 V16* out) {
+inline void products16_by_halves(const SpanArgs& a, const SpanRow* row, Keys keys, std::size_t j, V16* out) {
   constexpr int count = rows == 1 ? 8 : 4;
   FG sums[rows][16];
   for (int from = 0; from < 16; from += count) {

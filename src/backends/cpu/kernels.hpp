@@ -153,7 +153,6 @@ struct Kernels {
 };
 
 /// Slot of a weight dtype (GGUF number) in `Kernels::linear`, -1 when there is no kernel.
-inline constexpr int kLinearSlots = 16;
 constexpr int weight_slot(std::uint32_t dtype) {
   switch (dtype) {
     case 0:
@@ -193,6 +192,8 @@ constexpr int weight_slot(std::uint32_t dtype) {
   }
 }
 
+constexpr bool is_quantized_slot(int slot) { return slot >= 3; }
+
 /// Scratch bytes per thread for a linear of width k, and for attention with these head sizes.
 /// AMX: fewer rows than this are left to the AVX-512 kernels (a tile of few rows costs as much as a full
 /// one).
@@ -226,11 +227,10 @@ constexpr std::size_t float_scratch(std::size_t k) {
 constexpr std::size_t bf16_scratch(std::size_t k) { return (k + 32) * (128 * 4 + 32 * 2) + 4096; }
 /// What a linear with weights of a slot (`weight_slot`), k wide, needs.
 constexpr std::size_t slot_scratch(const Kernels& kernels, int slot, std::size_t k) {
-  constexpr int bf16 = 2, quantised = 3;  // the latter and all behind it
   std::size_t bytes = linear_scratch(k);
   const auto least = [&](std::size_t n) { bytes = n > bytes ? n : bytes; };
-  if (slot < quantised && kernels.group < 16) least(float_scratch(k));
-  if (slot == bf16) least(bf16_scratch(k));
+  if (!is_quantized_slot(slot) && kernels.group < 16) least(float_scratch(k));
+  if (slot == weight_slot(30)) least(bf16_scratch(k));
   return bytes;
 }
 /// Floats of a span and queries, or the tiles of both: two planes and a turn of floats.

@@ -92,36 +92,21 @@ void add_lane(const float* w, const float* x, std::size_t steps, bool first, flo
     fg_store(sums + t * kTileRows + kGroup, acc[1][t]);
   }
 }
+/// The same for `rows` rows, `most` of them at most.
+template <std::size_t most>
+void add_lane_of(std::size_t rows, const float* w, const float* x, std::size_t steps, bool first,
+                 float* sums) {
+  if (rows >= most) return add_lane<most>(w, x, steps, first, sums);
+  if constexpr (most > 1) add_lane_of<most - 1>(rows, w, x, steps, first, sums);
+}
 /// All of a panel's rows of activations, lane by lane; sums [lane][row][kTileRows].
 inline void add_lanes(const float* w, const float* x, std::size_t steps, std::size_t rows, bool first,
                       float* sums) {
   for (std::size_t lane = 0; lane < 16; ++lane) {
     const float *wl = w + lane * lane_stride(steps, kTileRows), *xl = x + lane * lane_stride(steps, rows);
-    float* at = sums + lane * rows * kTileRows;
-    std::size_t t = 0;
-    for (; t + kTileTokens <= rows; t += kTileTokens)
-      add_lane<kTileTokens>(wl, xl + t * steps, steps, first, at + t * kTileRows);
-    const float* last = xl + t * steps;
-    at += t * kTileRows;
-    switch (rows - t) {
-      case 1:
-        add_lane<1>(wl, last, steps, first, at);
-        break;
-      case 2:
-        add_lane<2>(wl, last, steps, first, at);
-        break;
-      case 3:
-        add_lane<3>(wl, last, steps, first, at);
-        break;
-      case 4:
-        add_lane<4>(wl, last, steps, first, at);
-        break;
-      case 5:
-        add_lane<5>(wl, last, steps, first, at);
-        break;
-      default:
-        break;
-    }
+    for (std::size_t t = 0; t < rows; t += kTileTokens)
+      add_lane_of<kTileTokens>(rows - t, wl, xl + t * steps, steps, first,
+                               sums + (lane * rows + t) * kTileRows);
   }
 }
 /// The tree over the lanes of a group's sums, `stride` apart.

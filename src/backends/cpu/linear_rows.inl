@@ -1,5 +1,5 @@
-// Which rows a call of a linear reads and writes (consecutive ones, or those that chose an expert), and what follows
-// a sum.
+// Which rows a call of a linear reads and writes (consecutive ones, or those that chose an expert), and what
+// follows a sum.
 
 namespace quipu::backends {
 namespace {

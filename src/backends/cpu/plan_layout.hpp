@@ -10,7 +10,7 @@ namespace quipu::backends::cpu {
 inline std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 inline int slot_of(const TensorView& weight) { return weight_slot(static_cast<std::uint32_t>(weight.dtype)); }
-inline bool is_quantized(const TensorView& weight) { return slot_of(weight) >= 3; }
+inline bool is_quantized(const TensorView& weight) { return is_quantized_slot(slot_of(weight)); }
 
 /// A weight of one row as floats, in place where it lies as such.
 FloatWeight float_weight(const TensorView& tensor);

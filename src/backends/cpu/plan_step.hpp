@@ -31,9 +31,9 @@ struct RunContext {
   std::byte* private_memory = nullptr;
   std::size_t tokens = 0, outputs = 0;
   const RowPlace* places = nullptr;  ///< [tokens]
-  int threads = 1;
-  std::span<const double> bounds;  ///< of the threads' shares
+  std::span<const double> bounds;    ///< of the threads' shares: one more than threads
 
+  int threads() const { return static_cast<int>(bounds.size()) - 1; }
   /// Thread's part of what is cut among them all, the same for every step of a run.
   Range share(std::size_t total, int thread, std::size_t grain = 1) const {
     return quipu::share(total, thread, bounds, grain);

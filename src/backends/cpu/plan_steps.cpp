@@ -332,7 +332,7 @@ std::pair<std::int64_t, std::int64_t> AttendStep::seen_by_single(const RunContex
 }
 
 std::size_t AttendStep::split_chunks(const RunContext& c) const {
-  if (c.threads == 1 || c.tokens == 0) return 1;
+  if (c.threads() == 1 || c.tokens == 0) return 1;
   const auto [lowest, last] = seen_by_single(c);
   const std::size_t chunks = static_cast<std::size_t>(last / 512 - lowest / 512 + 1);
   return chunks <= kMaxChunks ? chunks : 1;
@@ -341,7 +341,7 @@ std::size_t AttendStep::split_chunks(const RunContext& c) const {
 void AttendStep::run_single(const RunContext& c, int thread) {
   const std::size_t chunks = split_chunks(c), group = heads / kv_heads;
   const graph::SequenceRows& s = c.step->sequences[c.places[0].sequence];
-  const auto threads = static_cast<std::size_t>(c.threads);
+  const auto threads = static_cast<std::size_t>(c.threads());
   if (chunks == 1) {
     // Short: by key/value head, or by query head when those would not come out even.
     const bool by_head = kv_heads % threads != 0 && !k->whole_groups;

@@ -319,7 +319,6 @@ inline void fg_store_n(float* p, FG a, std::size_t n) { _mm512_mask_storeu_ps(p,
 inline FG fg_fma(FG a, FG b, FG c) { return _mm512_fmadd_ps(a, b, c); }
 inline FG fg_mul(FG a, FG b) { return _mm512_mul_ps(a, b); }
 inline FG fg_add(FG a, FG b) { return _mm512_add_ps(a, b); }
-inline FG fg_sub(FG a, FG b) { return _mm512_sub_ps(a, b); }
 inline FG fg_negate(FG a) { return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f)); }
 inline FG fg_from_int(Q a) { return _mm512_cvtepi32_ps(a); }
 inline FG fg_from_bits(Q a) { return _mm512_castsi512_ps(a); }

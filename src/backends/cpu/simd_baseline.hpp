@@ -199,8 +199,6 @@ inline V16 load_bf16_n(const std::uint16_t* p, std::size_t n) {
   return r;
 }
 inline V16 load_bf16(const std::uint16_t* p) { return load_bf16_n(p, 16); }
-/// codes[i] and codes[i + 16]: the table's entries for the low and the high half of packed[i], i < 16.
-inline void prefetch(const void*) {}
 inline void prefetch_far(const void*) {}
 
 // One quarter: groups of four rows.
@@ -410,9 +408,6 @@ inline FG fg_mul(FG a, FG b) {
 }
 inline FG fg_add(FG a, FG b) {
   return fg([&](int i) { return a.v[i] + b.v[i]; });
-}
-inline FG fg_sub(FG a, FG b) {
-  return fg([&](int i) { return a.v[i] - b.v[i]; });
 }
 inline FG fg_negate(FG a) {
   return fg([&](int i) { return -a.v[i]; });

@@ -195,8 +195,6 @@ inline V16 load_bf16_n(const std::uint16_t* p, std::size_t n) {
   __builtin_memcpy(t, p, n * sizeof(std::uint16_t));
   return load_bf16(t);
 }
-/// codes[i] and codes[i + 16]: the table's entries for the low and the high half of packed[i], i < 16.
-inline void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 inline void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 using Q = uint8x16_t;
@@ -323,7 +321,6 @@ inline void fg_store_n(float* p, FG a, std::size_t n) {
 inline FG fg_fma(FG a, FG b, FG c) { return vfmaq_f32(c, a, b); }
 inline FG fg_mul(FG a, FG b) { return vmulq_f32(a, b); }
 inline FG fg_add(FG a, FG b) { return vaddq_f32(a, b); }
-inline FG fg_sub(FG a, FG b) { return vsubq_f32(a, b); }
 inline FG fg_negate(FG a) { return vnegq_f32(a); }
 inline FG fg_from_int(Q a) { return vcvtq_f32_s32(integers(a)); }
 inline FG fg_from_bits(Q a) { return vreinterpretq_f32_u8(a); }
