@@ -36,10 +36,11 @@ if(QUIPU_FUZZ AND CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND QUIPU_SANITIZE MATCH
   target_compile_options(quipu_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# quipu_library(name [FAST] [DEPENDS lib...]): every .cpp below the current folder, as one static library. FAST ones
-# have loops over numbers or bytes; the others take a fifth less time to compile with -O2 than with Release's -O3.
+# quipu_library(name [FAST|UNHURRIED] [DEPENDS lib...]): every .cpp below the current folder, as one static library.
+# FAST ones have loops over numbers or bytes; the others take a fifth less time to compile with -O2 than with Release's
+# -O3. UNHURRIED ones spend little of a test's time: sanitizer builds do not optimise them.
 function(quipu_library name)
-  cmake_parse_arguments(ARG "FAST" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "FAST;UNHURRIED" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   if(sources)
     add_library(quipu_${name} STATIC ${sources})
@@ -47,6 +48,9 @@ function(quipu_library name)
     set_target_properties(quipu_${name} PROPERTIES UNITY_BUILD ${QUIPU_UNITY} UNITY_BUILD_BATCH_SIZE 6)
     if(NOT ARG_FAST)
       target_compile_options(quipu_${name} PRIVATE $<$<CONFIG:Release>:-O2>)
+    endif()
+    if(ARG_UNHURRIED AND QUIPU_SANITIZE)
+      target_compile_options(quipu_${name} PRIVATE -O0)
     endif()
   else()
     add_library(quipu_${name} INTERFACE)

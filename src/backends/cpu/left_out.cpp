@@ -3,6 +3,9 @@
 
 namespace quipu::backends {
 
+#ifdef QUIPU_WITHOUT_AVXVNNI
+const Kernels& kernels_avxvnni() { return kernels_baseline(); }
+#endif
 #ifdef QUIPU_WITHOUT_AVX512
 const Kernels& kernels_avx512() { return kernels_baseline(); }
 #endif
