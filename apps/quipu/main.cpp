@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <clocale>
+#include <iterator>
 #include <new>
 #include <string>
 #include <string_view>
@@ -31,13 +32,35 @@ int report(std::string message, int status) {
   return status;
 }
 
+struct Command {
+  std::string_view name;
+  void (*add)(CLI::App&);
+};
+
+constexpr Command kCommands[] = {
+    {"run", quipu::app::add_run},           {"chat", quipu::app::add_chat},
+    {"serve", quipu::app::add_serve},       {"embed", quipu::app::add_embed},
+    {"rerank", quipu::app::add_rerank},     {"tokenize", quipu::app::add_tokenize},
+    {"template", quipu::app::add_template}, {"inspect", quipu::app::add_inspect},
+    {"quantize", quipu::app::add_quantize}, {"convert", quipu::app::add_convert},
+    {"bench", quipu::app::add_bench},       {"eval", quipu::app::add_eval},
+    {"pull", quipu::app::add_pull},         {"models", quipu::app::add_models},
+    {"completion", quipu::app::add_completion},
+};
+
+/// Hundreds of options take a millisecond to describe, so a command that is called is the only one there is;
+/// `completion` writes about all of them.
+void add_commands(CLI::App& app, std::string_view chosen) {
+  const auto is_chosen = [&](const Command& command) { return command.name == chosen; };
+  const bool alone = chosen != "completion" && std::any_of(std::begin(kCommands), std::end(kCommands), is_chosen);
+  for (const Command& command : kCommands)
+    if (!alone || is_chosen(command)) command.add(app);
+}
+
 /// Only the subcommand that runs reads the environment: CLI11 would check the variables against all of them.
-void ignore_environment_of_others(CLI::App& app, const std::vector<std::string>& arguments) {
-  const auto chosen = std::find_if(arguments.begin(), arguments.end(), [](const std::string& word) {
-    return word.empty() || word.front() != '-';
-  });
+void ignore_environment_of_others(CLI::App& app, std::string_view chosen) {
   for (CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (chosen != arguments.end() && sub->get_name() == *chosen) continue;
+    if (sub->get_name() == chosen) continue;
     std::vector<CLI::App*> branch{sub};
     for (std::size_t i = 0; i < branch.size(); ++i) {
       for (CLI::Option* option : branch[i]->get_options()) option->envname("");
@@ -58,7 +81,11 @@ std::string call_of(const CLI::App* app) {
 int parse_and_run(CLI::App& app, int argc, char** argv) {
   using namespace quipu::app;
   std::vector<std::string> arguments = spell_out(argc, argv);
-  ignore_environment_of_others(app, arguments);
+  const auto word = std::find_if(arguments.begin(), arguments.end(),
+                                 [](const std::string& argument) { return !argument.starts_with('-'); });
+  const std::string chosen = word == arguments.end() ? "" : *word;
+  add_commands(app, chosen);
+  ignore_environment_of_others(app, chosen);
   std::reverse(arguments.begin(), arguments.end());
   try {
     app.parse(std::move(arguments));
@@ -92,21 +119,6 @@ int main(int argc, char** argv) {
     app.footer(
         "Each option also reads the environment: --ctx-size is QUIPU_CTX_SIZE. The command line wins.");
     format_help(app);
-    add_run(app);
-    add_chat(app);
-    add_serve(app);
-    add_embed(app);
-    add_rerank(app);
-    add_tokenize(app);
-    add_template(app);
-    add_inspect(app);
-    add_quantize(app);
-    add_convert(app);
-    add_bench(app);
-    add_eval(app);
-    add_pull(app);
-    add_models(app);
-    add_completion(app);
     return parse_and_run(app, argc, argv);
   } catch (const Exit& exit) {
     return exit.status;
