@@ -42,9 +42,7 @@ inline gguf::Value uint(std::uint64_t v) { return {gguf::ValueType::u32, v}; }
 inline gguf::Value number(double v) { return {gguf::ValueType::f32, v}; }
 inline gguf::Value text(std::string v) { return {gguf::ValueType::string, std::move(v)}; }
 inline gguf::Value flag(bool v) { return {gguf::ValueType::boolean, v}; }
-inline gguf::Value strings(std::vector<std::string> v) {
-  return {gguf::ValueType::array, gguf::Array{gguf::ValueType::string, std::move(v)}};
-}
+inline gguf::Value strings(const std::vector<std::string>& v) { return gguf::Value::of_strings(v); }
 inline gguf::Value integers(std::vector<std::int64_t> v) {
   return {gguf::ValueType::array, gguf::Array{gguf::ValueType::i32, std::move(v)}};
 }

@@ -38,7 +38,7 @@ boost::json::value json_item(std::uint64_t value) { return value; }
 boost::json::value json_item(std::int64_t value) { return value; }
 boost::json::value json_item(double value) { return json_number(value); }
 boost::json::value json_item(bool value) { return value; }
-boost::json::value json_item(const std::string& value) { return boost::json::string(valid_utf8(value)); }
+boost::json::value json_item(std::string_view value) { return boost::json::string(valid_utf8(value)); }
 
 boost::json::value json_item(const gguf::Array& array) {
   boost::json::array result;
@@ -93,7 +93,7 @@ constexpr std::size_t kShownItems = 5;
 constexpr std::size_t kShownBytes = 60;
 constexpr std::size_t kWidestName = 48;
 
-std::string quoted(const std::string& text, bool full) {
+std::string quoted(std::string_view text, bool full) {
   return fmt::format("\"{}\"", printable(text, full ? SIZE_MAX : kShownBytes));
 }
 
@@ -111,7 +111,7 @@ std::string item_text(const gguf::Array& array, std::size_t index, bool full) {
       [&](const auto& items) -> std::string {
         using Item = typename std::decay_t<decltype(items)>::value_type;
         const Item& item = items[index];
-        if constexpr (std::is_same_v<Item, std::string>)
+        if constexpr (std::is_same_v<Item, std::string_view>)
           return quoted(item, full);
         else if constexpr (std::is_same_v<Item, gguf::Array>)
           return array_text(item, full);

@@ -189,7 +189,7 @@ void read_pooling(const Keys& keys, Hyperparameters& h) {
                        .value_or(h.causal ? Pooling::last : Pooling::cls);
   h.activation = keys.metadata().try_string(keys.key("hidden_activation")).value_or("");
   if (keys.metadata().find(keys.key("classifier.output_labels")) != nullptr)
-    h.labels = *keys.metadata().try_strings(keys.key("classifier.output_labels"));
+    h.labels = keys.metadata().try_strings(keys.key("classifier.output_labels"))->strings();
 }
 
 void read_rope_dims(const Keys& keys, Hyperparameters& h) {

@@ -72,7 +72,7 @@ std::uint32_t Bpe::symbol(std::string_view text) {
 }
 
 void Bpe::load_merges(const gguf::Metadata& metadata) {
-  const std::vector<std::string>* merges = metadata.try_strings(kMergesKey);
+  const TextList* merges = metadata.try_strings(kMergesKey);
   if (merges == nullptr)
     fail(ErrorCode::bad_file, "{}: missing key {}: a tokenizer of model \"{}\" needs merges",
          metadata.origin(), kMergesKey, printable(model));

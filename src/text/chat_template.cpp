@@ -57,7 +57,7 @@ std::unique_ptr<ChatTemplate> ChatTemplate::from_metadata(const gguf::Metadata& 
     return nullptr;
   }
   SpecialTokens special;
-  const std::vector<std::string>* tokens = metadata.try_strings("tokenizer.ggml.tokens");
+  const TextList* tokens = metadata.try_strings("tokenizer.ggml.tokens");
   for (const SpecialToken& token : kSpecialTokens) {
     const std::optional<std::uint64_t> id = metadata.try_uint(token.id_key);
     if (id && tokens != nullptr && *id < tokens->size()) special.emplace_back(token.variable, (*tokens)[*id]);

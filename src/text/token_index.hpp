@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/text_list.hpp"
+#include "core/text_list.hpp"
 #include "text/tokenizer.hpp"
 
 namespace quipu::text {

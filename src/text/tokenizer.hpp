@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "formats/gguf/gguf.hpp"
-#include "text/text_list.hpp"
+#include "core/text_list.hpp"
 #include "text/text_range.hpp"
 
 namespace quipu::text {

@@ -38,14 +38,14 @@ VocabularyTokenizer::VocabularyTokenizer(const gguf::Metadata& metadata, const F
 
 void VocabularyTokenizer::load_tokens(const gguf::Metadata& metadata) {
   constexpr std::string_view key = "tokenizer.ggml.tokens";
-  const std::vector<std::string>* tokens = metadata.try_strings(key);
+  const TextList* tokens = metadata.try_strings(key);
   if (tokens == nullptr)
     fail(ErrorCode::bad_file, "{}: missing key {}: the file has no vocabulary", metadata.origin(), key);
   if (tokens->empty()) fail(ErrorCode::bad_file, "{}: {} has no elements", metadata.origin(), key);
   if (tokens->size() > kMaxTokens)
     fail(ErrorCode::bad_file, "{}: {} has {} elements, at most {} are possible", metadata.origin(), key,
          tokens->size(), kMaxTokens);
-  texts_ = TextList(*tokens);
+  texts_ = *tokens;
   index_ = std::make_shared<const Index>(texts_);
 }
 

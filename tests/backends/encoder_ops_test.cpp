@@ -28,7 +28,7 @@ struct Case {
 
 std::vector<Case> whole_cases() {
   std::vector<Case> all;
-  for (const std::string& name : *OpGoldens::golden().metadata().try_strings("whole.cases")) {
+  for (const std::string& name : OpGoldens::golden().metadata().try_strings("whole.cases")->strings()) {
     const std::string key = "whole." + name + ".";
     graph::Attention attention = OpGoldens::attention(key);
     attention.causal = false;

@@ -47,7 +47,7 @@ graph::MoeRoute softmax_route(Value logits, std::int64_t used) {
 }
 
 TEST_F(Experts, RoutesAgreeWithNumpy) {
-  for (const std::string& name : *golden().metadata().try_strings("route.cases")) {
+  for (const std::string& name : golden().metadata().try_strings("route.cases")->strings()) {
     const std::string key = "route." + name;
     const auto number = [&](const char* what) { return golden().metadata().get_int(key + "." + what); };
     const OpCase op{{table(key + ".x")}, [&](Builder& g, Inputs in) {

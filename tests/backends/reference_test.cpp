@@ -70,7 +70,7 @@ TEST_F(Reference, AddMulAndScaleByHand) {
 }
 
 TEST_F(Reference, ActivationsAgreeWithNumpy) {
-  const std::vector<std::string>& names = *golden().metadata().try_strings("activations");
+  const std::vector<std::string> names = golden().metadata().try_strings("activations")->strings();
   ASSERT_EQ(names.size(), 8U);
   const Table x = table("activate.x"), up = table("activate.up");
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -105,7 +105,7 @@ TEST_F(Reference, NormsAgreeWithNumpy) {
 }
 
 TEST_F(Reference, LinearAgreesWithNumpyForEveryDtypeThatCanBeDecoded) {
-  const std::vector<std::string>& dtypes = *golden().metadata().try_strings("linear.dtypes");
+  const std::vector<std::string> dtypes = golden().metadata().try_strings("linear.dtypes")->strings();
   EXPECT_GE(dtypes.size(), weight_dtypes().size());
   for (const std::string& dtype : dtypes) {
     const std::string name = "linear." + dtype;
@@ -120,7 +120,7 @@ TEST_F(Reference, LinearAgreesWithNumpyForEveryDtypeThatCanBeDecoded) {
 }
 
 TEST_F(Reference, RopeAgreesWithNumpy) {
-  for (const std::string& name : *golden().metadata().try_strings("rope.cases")) {
+  for (const std::string& name : golden().metadata().try_strings("rope.cases")->strings()) {
     const std::string key = "rope." + name + ".";
     std::vector<double> inv_freq;
     const std::int64_t pairs = number(key + "pairs");
@@ -160,7 +160,7 @@ class ReferenceAttention : public Reference {
   };
   static std::vector<Case> cases() {
     std::vector<Case> all;
-    for (const std::string& name : *golden().metadata().try_strings("attention.cases")) {
+    for (const std::string& name : golden().metadata().try_strings("attention.cases")->strings()) {
       const std::string key = "attention." + name + ".";
       const graph::Attention op = attention(key);
       all.push_back({name, attention_case(key, op), table(key + "q").rows(), op.kv_heads, op.head_dim,

@@ -25,7 +25,7 @@ struct Seen {
 
 std::vector<Seen> seen_cases() {
   std::vector<Seen> all;
-  for (const std::string& name : *OpGoldens::golden().metadata().try_strings("seen.cases")) {
+  for (const std::string& name : OpGoldens::golden().metadata().try_strings("seen.cases")->strings()) {
     Seen c{.name = name, .key = "seen." + name + ".", .want = {}};
     const auto number = [&](const char* what) { return OpGoldens::number(c.key + what); };
     c.op.heads = number("heads");

@@ -106,7 +106,7 @@ TEST(GgufMetadata, RefusesValuesOutOfRange) {
 
 TEST(GgufMetadata, GivesArraysByElementKind) {
   const Metadata m = sample();
-  EXPECT_EQ(*m.try_strings("strings"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(m.try_strings("strings")->strings(), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(*m.try_floats("floats"), (std::vector<float>{0.5f, -2.0f}));
   EXPECT_EQ(*m.try_ints("ints"), (std::vector<std::int64_t>{-1, 2}));
   EXPECT_EQ(m.get_array("uints").size(), 2u);

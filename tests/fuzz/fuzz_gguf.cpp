@@ -32,7 +32,7 @@ void visit(const gguf::File& file, std::span<const std::byte> bytes) {
       if (const auto* array = std::get_if<gguf::Array>(&entry.value.data)) {
         sum += static_cast<unsigned>(array->size());
         if (array->element_type == gguf::ValueType::string) {
-          for (const std::string& item : *metadata.try_strings(entry.key))
+          for (const std::string_view item : *metadata.try_strings(entry.key))
             sum += static_cast<unsigned>(item.size());
         } else if (array->element_type == gguf::ValueType::f32 ||
                    array->element_type == gguf::ValueType::f64) {

@@ -42,15 +42,15 @@ gguf::Value array(gguf::ValueType type, std::vector<Item> items) {
 }
 
 std::unique_ptr<text::Tokenizer> build(const std::string& model, const std::string& pre,
-                                       Vocabulary vocabulary, std::vector<std::string> merges) {
+                                       Vocabulary vocabulary, const std::vector<std::string>& merges) {
   gguf::Metadata metadata;
   metadata.set_origin("fuzz.gguf");
   metadata.set("tokenizer.ggml.model", text_value(model));
   metadata.set("tokenizer.ggml.pre", text_value(pre));
-  metadata.set("tokenizer.ggml.tokens", array(gguf::ValueType::string, vocabulary.tokens));
+  metadata.set("tokenizer.ggml.tokens", gguf::Value::of_strings(vocabulary.tokens));
   metadata.set("tokenizer.ggml.token_type", array(gguf::ValueType::i32, vocabulary.types));
   metadata.set("tokenizer.ggml.scores", array(gguf::ValueType::f32, vocabulary.scores));
-  metadata.set("tokenizer.ggml.merges", array(gguf::ValueType::string, std::move(merges)));
+  metadata.set("tokenizer.ggml.merges", gguf::Value::of_strings(merges));
   for (const char* name : {"unknown", "cls", "seperator", "bos"})
     metadata.set(std::string("tokenizer.ggml.") + name + "_token_id",
                  {gguf::ValueType::u32, std::uint64_t{0}});

@@ -125,7 +125,7 @@ TEST(BadFiles, UnigramNeedsAnUnknownTokenOrBytes) {
 
 TEST(BadFiles, EqualTokensAreFoundAsTheFirst) {
   gguf::Metadata metadata = test::small_metadata(test::read_golden("spm.json"));
-  auto tokens = *metadata.try_strings("tokenizer.ggml.tokens");
+  std::vector<std::string> tokens = metadata.try_strings("tokenizer.ggml.tokens")->strings();
   tokens.back() = tokens[300];
   metadata.set("tokenizer.ggml.tokens", test::strings_value(tokens));
   ASSERT_EQ(load_error(metadata), "");

@@ -14,7 +14,6 @@ namespace {
 
 using text::MergeTable;
 using text::TextIndex;
-using text::TextList;
 
 /// Texts of 0 to 40 bytes of any value, one in four of them there before.
 std::vector<std::string> random_texts(std::size_t count) {

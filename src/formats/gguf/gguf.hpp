@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/mapped_file.hpp"
+#include "core/text_list.hpp"
 #include "tensor/tensor.hpp"
 
 namespace quipu::gguf {
@@ -42,7 +43,7 @@ std::string_view to_string(ValueType type);
 struct Array {
   ValueType element_type = ValueType::u8;
   std::variant<std::vector<std::uint64_t>, std::vector<std::int64_t>, std::vector<double>,
-               std::vector<std::string>, std::vector<Array>>
+               TextList, std::vector<Array>>
       items;
   std::size_t size() const;
   bool operator==(const Array& other) const;
@@ -58,8 +59,8 @@ struct Value {
   static Value of_f32(float value) { return {ValueType::f32, double{value}}; }
   static Value of_bool(bool value) { return {ValueType::boolean, value}; }
   static Value of_string(std::string value) { return {ValueType::string, std::move(value)}; }
-  static Value of_strings(std::vector<std::string> values) {
-    return {ValueType::array, Array{ValueType::string, std::move(values)}};
+  static Value of_strings(const std::vector<std::string>& values) {
+    return {ValueType::array, Array{ValueType::string, TextList(values)}};
   }
 };
 
@@ -90,7 +91,7 @@ class Metadata {
   std::optional<std::string> try_string(std::string_view key) const;
   const Array* try_array(std::string_view key) const;
   /// Arrays with a required element kind: strings, floats (f32/f64), integers (any width, signed).
-  const std::vector<std::string>* try_strings(std::string_view key) const;
+  const TextList* try_strings(std::string_view key) const;
   std::optional<std::vector<float>> try_floats(std::string_view key) const;
   std::optional<std::vector<std::int64_t>> try_ints(std::string_view key) const;
 

@@ -196,13 +196,13 @@ const Array* Metadata::try_array(std::string_view key) const {
   return value == nullptr ? nullptr : &as_array(*this, key, *value);
 }
 
-const std::vector<std::string>* Metadata::try_strings(std::string_view key) const {
+const TextList* Metadata::try_strings(std::string_view key) const {
   const Value* value = find(key);
   if (value == nullptr) return nullptr;
   if (value->type != ValueType::array) wrong_type(*this, key, *value, "an array of string");
   const Array& array = std::get<Array>(value->data);
   if (array.element_type != ValueType::string) wrong_type(*this, key, *value, "an array of string");
-  return &std::get<std::vector<std::string>>(array.items);
+  return &std::get<TextList>(array.items);
 }
 
 std::optional<std::vector<float>> Metadata::try_floats(std::string_view key) const {

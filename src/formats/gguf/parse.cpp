@@ -236,9 +236,9 @@ class MetadataReader {
         break;
       }
       case ValueType::string: {
-        std::vector<std::string> strings;
-        strings.reserve(count);
-        for (std::size_t i = 0; i < count; ++i) strings.emplace_back(cursor_.string("string of an array"));
+        TextList strings;
+        strings.reserve(count, 0);
+        for (std::size_t i = 0; i < count; ++i) strings.push_back(cursor_.string("string of an array"));
         array.items = std::move(strings);
         break;
       }
