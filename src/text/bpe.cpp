@@ -42,7 +42,10 @@ class Bpe final : public VocabularyTokenizer {
  private:
   void load_merges(const gguf::Metadata& metadata);
   void load_bytes();
-  std::uint32_t symbol(std::string_view text);
+  std::uint32_t symbol(std::string_view text, std::uint64_t hash);
+  std::uint32_t symbol(std::string_view text) { return symbol(text, TextIndex::hash_of(text)); }
+  /// Whether this symbol, and no other one, is `left` and `right` in a row; true only for tokens.
+  bool joins(std::uint32_t symbol, std::string_view left, std::string_view right) const;
   bool encode_whole(std::string_view piece, std::vector<Token>& out) const;
   bool is_invalid_without_tokens(std::string_view piece) const;
   void read_symbols(std::string_view piece, std::vector<Symbol>& symbols) const;
@@ -60,8 +63,8 @@ class Bpe final : public VocabularyTokenizer {
   std::vector<Token> byte_fallback_;  // token of a byte no merge made a token of; -1: none
 };
 
-std::uint32_t Bpe::symbol(std::string_view text) {
-  const Token token = find_plain(text);
+std::uint32_t Bpe::symbol(std::string_view text, std::uint64_t hash) {
+  const Token token = find_plain(text, hash);
   if (token >= 0) return static_cast<std::uint32_t>(token);
   const std::int32_t known = extra_index_.find(extra_texts_, text);
   if (known >= 0) return static_cast<std::uint32_t>(size()) + static_cast<std::uint32_t>(known);
@@ -69,6 +72,12 @@ std::uint32_t Bpe::symbol(std::string_view text) {
   const auto index = static_cast<std::uint32_t>(extra_texts_.size() - 1);
   extra_index_.insert(extra_texts_, index);
   return static_cast<std::uint32_t>(size()) + index;
+}
+
+bool Bpe::joins(std::uint32_t symbol, std::string_view left, std::string_view right) const {
+  if (symbol >= size() || index().distinct() != size() || !is_plain(static_cast<Token>(symbol))) return false;
+  const std::string_view whole = text(static_cast<Token>(symbol));
+  return whole.size() == left.size() + right.size() && whole.starts_with(left) && whole.ends_with(right);
 }
 
 void Bpe::load_merges(const gguf::Metadata& metadata) {
@@ -80,21 +89,46 @@ void Bpe::load_merges(const gguf::Metadata& metadata) {
     fail(ErrorCode::bad_file, "{}: {} has {} elements, too many", metadata.origin(), kMergesKey,
          merges->size());
   merges_ = MergeTable(merges->size());
+  // A few at a time, so that the look-ups of all of them wait for memory together.
+  constexpr std::size_t kTogether = 16;
+  struct Part {
+    std::string_view text;
+    std::uint64_t hash;
+    std::uint32_t symbol;
+  };
+  std::array<std::array<Part, 2>, kTogether> parts;
+  std::uint32_t merged = 0;
   std::string joined;
-  for (std::size_t i = 0; i < merges->size(); ++i) {
-    const std::string_view merge = (*merges)[i];
-    const std::size_t space = merge.find(' ');
-    if (space == std::string_view::npos || space == 0 || space + 1 == merge.size() ||
-        merge.find(' ', space + 1) != std::string_view::npos)
-      fail(ErrorCode::bad_file, "{}: {}[{}] is \"{}\", expected two parts with one space between them",
-           metadata.origin(), kMergesKey, i, printable(merge));
-    const std::string_view left = merge.substr(0, space);
-    const std::string_view right = merge.substr(space + 1);
-    joined.assign(left);
-    joined += right;
-    const std::uint32_t left_symbol = symbol(left);
-    const std::uint32_t right_symbol = symbol(right);
-    merges_.add(left_symbol, right_symbol, {static_cast<std::uint32_t>(i), symbol(joined)});
+  for (std::size_t begin = 0; begin < merges->size(); begin += kTogether) {
+    const std::size_t count = std::min(kTogether, merges->size() - begin);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string_view merge = (*merges)[begin + i];
+      const std::size_t space = merge.find(' ');
+      if (space == std::string_view::npos || space == 0 || space + 1 == merge.size() ||
+          merge.find(' ', space + 1) != std::string_view::npos)
+        fail(ErrorCode::bad_file, "{}: {}[{}] is \"{}\", expected two parts with one space between them",
+             metadata.origin(), kMergesKey, begin + i, printable(merge));
+      parts[i][0].text = merge.substr(0, space);
+      parts[i][1].text = merge.substr(space + 1);
+      for (Part& part : parts[i]) {
+        part.hash = TextIndex::hash_of(part.text);
+        index().prefetch(part.hash);
+      }
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      for (Part& part : parts[i]) part.symbol = symbol(part.text, part.hash);
+      merges_.prefetch(parts[i][0].symbol, parts[i][1].symbol);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto& [left, right] = parts[i];
+      // The tokens that merges make mostly follow each other as the merges do.
+      if (!joins(++merged, left.text, right.text)) {
+        joined.assign(left.text);
+        joined += right.text;
+        merged = symbol(joined);
+      }
+      merges_.add(left.symbol, right.symbol, {static_cast<std::uint32_t>(begin + i), merged});
+    }
   }
 }
 

@@ -112,6 +112,10 @@ void MergeTable::add(std::uint32_t left, std::uint32_t right, Merge merge) {
   slots_[i] = {key, merge};
 }
 
+void MergeTable::prefetch(std::uint32_t left, std::uint32_t right) const {
+  if (!slots_.empty()) __builtin_prefetch(&slots_[home(pair_key(left, right))]);
+}
+
 const MergeTable::Merge* MergeTable::find(std::uint32_t left, std::uint32_t right) const {
   if (slots_.empty()) return nullptr;
   const std::uint64_t key = pair_key(left, right);

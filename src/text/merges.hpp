@@ -21,6 +21,8 @@ class MergeTable {
   explicit MergeTable(std::size_t most);
   /// The first merge of a pair counts.
   void add(std::uint32_t left, std::uint32_t right, Merge merge);
+  /// Asks for the memory that `add` and `find` will look at first.
+  void prefetch(std::uint32_t left, std::uint32_t right) const;
   /// nullptr when the pair does not merge.
   const Merge* find(std::uint32_t left, std::uint32_t right) const;
 

@@ -22,15 +22,25 @@ class TextIndex {
     for (std::size_t i = 0; i < texts.size(); ++i) insert(texts, static_cast<std::uint32_t>(i));
   }
 
+  static std::uint64_t hash_of(std::string_view text) { return std::hash<std::string_view>{}(text); }
   /// Index of `text` in `texts`, the list this index was built over; -1 when absent.
   std::int32_t find(const TextList& texts, std::string_view text) const {
+    return find(texts, text, hash_of(text));
+  }
+  std::int32_t find(const TextList& texts, std::string_view text, std::uint64_t hash) const {
     if (slots_.empty()) return -1;
-    const std::uint64_t hash = std::hash<std::string_view>{}(text);
     for (std::uint64_t i = hash & mask_;; i = (i + 1) & mask_) {
       if (slots_[i] == kFree) return -1;
       if (is(texts, slots_[i], hash, text)) return static_cast<std::int32_t>(number_of(slots_[i]) - 1);
     }
   }
+
+  /// Asks for the memory that `find` will look at first: many texts in turn wait for it once.
+  void prefetch(std::uint64_t hash) const {
+    if (!slots_.empty()) __builtin_prefetch(&slots_[hash & mask_]);
+  }
+  /// How many texts differ from all before them.
+  std::size_t distinct() const { return used_; }
 
   /// Adds texts[index]; returns its index, or that of an equal text that was there before.
   std::uint32_t insert(const TextList& texts, std::uint32_t index) {
@@ -39,7 +49,7 @@ class TextIndex {
       for (std::uint32_t i = 0; i < index; ++i) insert(texts, i);
     }
     const std::string_view text = texts[index];
-    const std::uint64_t hash = std::hash<std::string_view>{}(text);
+    const std::uint64_t hash = hash_of(text);
     std::uint64_t i = hash & mask_;
     while (slots_[i] != kFree) {
       if (is(texts, slots_[i], hash, text)) return number_of(slots_[i]) - 1;

@@ -39,10 +39,12 @@ class VocabularyTokenizer : public Tokenizer {
   virtual std::string plain_piece(Token token) const = 0;
 
   /// Id of a token that a plain text may become: not control, unknown or byte. -1 when there is none.
-  Token find_plain(std::string_view text) const {
-    const Token token = index_->find(texts_, text);
+  Token find_plain(std::string_view text) const { return find_plain(text, TextIndex::hash_of(text)); }
+  Token find_plain(std::string_view text, std::uint64_t hash) const {
+    const Token token = index_->find(texts_, text, hash);
     return token >= 0 && is_plain(token) ? token : -1;
   }
+  const TextIndex& index() const { return *index_; }
   bool is_plain(Token token) const {
     const TokenType kind = type(token);
     return kind != TokenType::control && kind != TokenType::unknown && kind != TokenType::byte;
