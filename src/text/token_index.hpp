@@ -1,6 +1,8 @@
 // Token text -> id: a flat hash table of ids; the texts stay in the vocabulary's own list.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string_view>
@@ -17,10 +19,7 @@ class TextIndex {
  public:
   TextIndex() = default;
   /// Of equal texts the first one is found.
-  explicit TextIndex(const TextList& texts) {
-    reserve(texts.size());
-    for (std::size_t i = 0; i < texts.size(); ++i) insert(texts, static_cast<std::uint32_t>(i));
-  }
+  explicit TextIndex(const TextList& texts) { fill(texts, texts.size(), texts.size()); }
 
   static std::uint64_t hash_of(std::string_view text) { return std::hash<std::string_view>{}(text); }
   /// Index of `text` in `texts`, the list this index was built over; -1 when absent.
@@ -44,20 +43,9 @@ class TextIndex {
 
   /// Adds texts[index]; returns its index, or that of an equal text that was there before.
   std::uint32_t insert(const TextList& texts, std::uint32_t index) {
-    if (4 * (used_ + 1) > 3 * slots_.size() || index >= slots_.size()) {
-      reserve(2 * (index + std::size_t{1}));
-      for (std::uint32_t i = 0; i < index; ++i) insert(texts, i);
-    }
-    const std::string_view text = texts[index];
-    const std::uint64_t hash = hash_of(text);
-    std::uint64_t i = hash & mask_;
-    while (slots_[i] != kFree) {
-      if (is(texts, slots_[i], hash, text)) return number_of(slots_[i]) - 1;
-      i = (i + 1) & mask_;
-    }
-    slots_[i] = tag(hash) | (index + 1);
-    ++used_;
-    return index;
+    if (4 * (used_ + 1) > 3 * slots_.size() || index >= slots_.size())
+      fill(texts, index, 2 * (index + std::size_t{1}));
+    return insert(texts, index, hash_of(texts[index]));
   }
 
  private:
@@ -66,6 +54,31 @@ class TextIndex {
   std::uint32_t tag(std::uint64_t hash) const { return static_cast<std::uint32_t>(hash >> 32) & ~numbers_; }
   bool is(const TextList& texts, std::uint32_t slot, std::uint64_t hash, std::string_view text) const {
     return (slot & ~numbers_) == tag(hash) && texts[number_of(slot) - 1] == text;
+  }
+  std::uint32_t insert(const TextList& texts, std::uint32_t index, std::uint64_t hash) {
+    std::uint64_t i = hash & mask_;
+    while (slots_[i] != kFree) {
+      if (is(texts, slots_[i], hash, texts[index])) return number_of(slots_[i]) - 1;
+      i = (i + 1) & mask_;
+    }
+    slots_[i] = tag(hash) | (index + 1);
+    ++used_;
+    return index;
+  }
+  /// Holds the first `count` texts, with room for `expected`.
+  void fill(const TextList& texts, std::size_t count, std::size_t expected) {
+    reserve(expected);
+    constexpr std::size_t kTogether = 16;
+    std::array<std::uint64_t, kTogether> hashes;
+    for (std::size_t begin = 0; begin < count; begin += kTogether) {
+      const std::size_t end = std::min(count, begin + kTogether);
+      for (std::size_t i = begin; i < end; ++i) {
+        hashes[i - begin] = hash_of(texts[i]);
+        prefetch(hashes[i - begin]);
+      }
+      for (std::size_t i = begin; i < end; ++i)
+        insert(texts, static_cast<std::uint32_t>(i), hashes[i - begin]);
+    }
   }
   /// Empties it; at most three of four slots will be taken by `count` texts.
   void reserve(std::size_t count) {
