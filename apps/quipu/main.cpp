@@ -38,13 +38,20 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"run", quipu::app::add_run},           {"chat", quipu::app::add_chat},
-    {"serve", quipu::app::add_serve},       {"embed", quipu::app::add_embed},
-    {"rerank", quipu::app::add_rerank},     {"tokenize", quipu::app::add_tokenize},
-    {"template", quipu::app::add_template}, {"inspect", quipu::app::add_inspect},
-    {"quantize", quipu::app::add_quantize}, {"convert", quipu::app::add_convert},
-    {"bench", quipu::app::add_bench},       {"eval", quipu::app::add_eval},
-    {"pull", quipu::app::add_pull},         {"models", quipu::app::add_models},
+    {"run", quipu::app::add_run},
+    {"chat", quipu::app::add_chat},
+    {"serve", quipu::app::add_serve},
+    {"embed", quipu::app::add_embed},
+    {"rerank", quipu::app::add_rerank},
+    {"tokenize", quipu::app::add_tokenize},
+    {"template", quipu::app::add_template},
+    {"inspect", quipu::app::add_inspect},
+    {"quantize", quipu::app::add_quantize},
+    {"convert", quipu::app::add_convert},
+    {"bench", quipu::app::add_bench},
+    {"eval", quipu::app::add_eval},
+    {"pull", quipu::app::add_pull},
+    {"models", quipu::app::add_models},
     {"completion", quipu::app::add_completion},
 };
 
@@ -52,7 +59,8 @@ constexpr Command kCommands[] = {
 /// `completion` writes about all of them.
 void add_commands(CLI::App& app, std::string_view chosen) {
   const auto is_chosen = [&](const Command& command) { return command.name == chosen; };
-  const bool alone = chosen != "completion" && std::any_of(std::begin(kCommands), std::end(kCommands), is_chosen);
+  const bool alone =
+      chosen != "completion" && std::any_of(std::begin(kCommands), std::end(kCommands), is_chosen);
   for (const Command& command : kCommands)
     if (!alone || is_chosen(command)) command.add(app);
 }

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/gguf/gguf.hpp"
 #include "core/text_list.hpp"
+#include "formats/gguf/gguf.hpp"
 #include "text/text_range.hpp"
 
 namespace quipu::text {

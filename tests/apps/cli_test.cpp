@@ -22,10 +22,9 @@ TEST(CommandLine, PrintsItsVersion) {
 TEST(CommandLine, HelpNamesEverySubcommand) {
   const ProgramResult result = quipu({});
   EXPECT_EQ(result.status, 0);
-  for (const char* name :
-       {"run", "chat", "tokenize", "inspect", "bench", "eval", "pull", "models", "completion"})
+  for (const char* name : {"run", "chat", "serve", "embed", "rerank", "tokenize", "template", "inspect",
+                           "quantize", "convert", "bench", "eval", "pull", "models", "completion"}) {
     EXPECT_NE(result.out.find("  " + std::string(name) + " "), std::string::npos) << name;
-  for (const char* name : {"run", "chat", "bench", "pull"}) {
     const ProgramResult help = quipu({name, "--help"});
     EXPECT_EQ(help.status, 0);
     EXPECT_NE(help.out.find("Usage: quipu " + std::string(name)), std::string::npos) << help.out;

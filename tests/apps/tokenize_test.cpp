@@ -31,8 +31,7 @@ std::string vocabulary_file() {
   for (const char* key : {"tokens", "merges"}) {
     std::vector<std::string> items;
     for (const auto& item : from.at(key).as_array()) items.emplace_back(item.as_string());
-    metadata.set(std::string("tokenizer.ggml.") + key,
-                 gguf::Value::of_strings(items));
+    metadata.set(std::string("tokenizer.ggml.") + key, gguf::Value::of_strings(items));
   }
   std::vector<std::int64_t> types;
   for (const auto& item : from.at("token_type").as_array()) types.push_back(item.to_number<std::int64_t>());

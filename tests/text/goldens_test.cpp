@@ -37,6 +37,52 @@ TEST(SmallVocabularies, PlainBpeWithByteFallbackMatchesHuggingFace) {
   expect_ids("plain_bpe.json", {false, true});
 }
 
+/// The vocabulary with token `order[i]` at i, ids changed with it.
+gguf::Metadata rearranged(gguf::Metadata metadata, const std::vector<std::size_t>& order,
+                          const std::vector<text::Token>& places) {
+  const std::vector<std::string> texts = metadata.try_strings("tokenizer.ggml.tokens")->strings();
+  const std::vector<std::int64_t> types = metadata.try_ints("tokenizer.ggml.token_type").value();
+  std::vector<std::string> new_texts;
+  std::vector<std::int64_t> new_types;
+  for (const std::size_t i : order) {
+    new_texts.push_back(texts[i]);
+    new_types.push_back(types[i]);
+  }
+  for (const auto& entry : std::vector(metadata.entries()))
+    if (entry.key.ends_with("_token_id")) {
+      const auto id = static_cast<std::size_t>(metadata.get_uint(entry.key));
+      metadata.set(entry.key, test::uint_value(static_cast<std::uint64_t>(places[id])));
+    }
+  metadata.set("tokenizer.ggml.tokens", test::strings_value(new_texts));
+  metadata.set("tokenizer.ggml.token_type", test::ints_value(new_types));
+  return metadata;
+}
+
+// Tokens are expected to stand in the order of the merges that make them; ids must not depend on it. Of equal
+// tokens the first one is meant.
+TEST(SmallVocabularies, TokensMayStandInAnyOrderAndTwice) {
+  for (const char* golden : {"bpe_gpt2.json", "bpe_llama3.json", "plain_bpe.json"}) {
+    const gguf::Metadata metadata = test::small_metadata(test::read_golden(golden));
+    const std::size_t count = metadata.try_strings("tokenizer.ggml.tokens")->size();
+    std::vector<std::size_t> backwards, every_other_first;
+    for (std::size_t i = 0; i < count; ++i) backwards.push_back(count - 1 - i);
+    for (std::size_t i = 0; i < count; i += 2) every_other_first.push_back(i);
+    for (std::size_t i = 0; i < count; ++i) every_other_first.push_back(i);
+    for (const auto& order : {backwards, every_other_first}) {
+      std::vector<text::Token> places(count, -1);
+      for (std::size_t i = 0; i < order.size(); ++i)
+        if (places[order[i]] < 0) places[order[i]] = static_cast<text::Token>(i);
+      const auto tokenizer = text::Tokenizer::from_metadata(rearranged(metadata, order, places));
+      for (const test::Case& item : test::small_cases(golden)) {
+        std::vector<text::Token> expected;
+        for (const text::Token id : item.ids) expected.push_back(places[static_cast<std::size_t>(id)]);
+        EXPECT_EQ(tokenizer->encode(item.text, {false, true}), expected)
+            << golden << ": " << testing::PrintToString(item.text);
+      }
+    }
+  }
+}
+
 TEST(SmallVocabularies, SentencePieceBpeMatchesSentencePiece) { expect_ids("spm.json", {false, false}); }
 
 TEST(SmallVocabularies, UnigramMatchesSentencePieceWithUnknownsAndWithBytes) {

@@ -19,7 +19,9 @@ inline boost::json::value read_golden(const std::string& name) {
 inline gguf::Value string_value(std::string text) { return {gguf::ValueType::string, std::move(text)}; }
 inline gguf::Value bool_value(bool value) { return {gguf::ValueType::boolean, value}; }
 inline gguf::Value uint_value(std::uint64_t value) { return {gguf::ValueType::u32, value}; }
-inline gguf::Value strings_value(const std::vector<std::string>& items) { return gguf::Value::of_strings(items); }
+inline gguf::Value strings_value(const std::vector<std::string>& items) {
+  return gguf::Value::of_strings(items);
+}
 inline gguf::Value floats_value(std::vector<double> items) {
   return {gguf::ValueType::array, gguf::Array{gguf::ValueType::f32, std::move(items)}};
 }

@@ -42,8 +42,8 @@ std::string_view to_string(ValueType type);
 /// as f64.
 struct Array {
   ValueType element_type = ValueType::u8;
-  std::variant<std::vector<std::uint64_t>, std::vector<std::int64_t>, std::vector<double>,
-               TextList, std::vector<Array>>
+  std::variant<std::vector<std::uint64_t>, std::vector<std::int64_t>, std::vector<double>, TextList,
+               std::vector<Array>>
       items;
   std::size_t size() const;
   bool operator==(const Array& other) const;

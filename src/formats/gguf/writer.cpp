@@ -53,7 +53,8 @@ class HeaderWriter {
     if (const T* found = std::get_if<T>(&value.data)) return *found;
     refuse_key(key_, fmt::format("its value does not match its type {}", to_string(value.type)));
   }
-  template <class T, class List = std::conditional_t<std::is_same_v<T, std::string_view>, TextList, std::vector<T>>>
+  template <class T,
+            class List = std::conditional_t<std::is_same_v<T, std::string_view>, TextList, std::vector<T>>>
   const List& held(const Array& array) const {
     if (const auto* found = std::get_if<List>(&array.items)) return *found;
     refuse_key(key_, fmt::format("its elements do not match their type {}", to_string(array.element_type)));

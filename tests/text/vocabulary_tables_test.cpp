@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/text_list.hpp"
 #include "text/merges.hpp"
 #include "text/token_index.hpp"
 
@@ -29,19 +30,6 @@ std::vector<std::string> random_texts(std::size_t count) {
     texts.push_back(text);
   }
   return texts;
-}
-
-TEST(TextList, GivesBackWhatItWasGiven) {
-  const std::vector<std::string> texts = random_texts(1000);
-  TextList list(texts);
-  ASSERT_EQ(list.size(), 1000U);
-  for (std::size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(list[i], texts[i]);
-  list.push_back("");
-  list.push_back(std::string_view("a\0b", 3));
-  ASSERT_EQ(list.size(), 1002U);
-  EXPECT_EQ(list[1000], "");
-  EXPECT_EQ(list[1001], std::string_view("a\0b", 3));
-  EXPECT_EQ(TextList().size(), 0U);
 }
 
 /// At the sizes where three of four slots are taken, below and above.
