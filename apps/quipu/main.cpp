@@ -89,9 +89,10 @@ std::string call_of(const CLI::App* app) {
 int parse_and_run(CLI::App& app, int argc, char** argv) {
   using namespace quipu::app;
   std::vector<std::string> arguments = spell_out(argc, argv);
-  const auto word = std::find_if(arguments.begin(), arguments.end(),
-                                 [](const std::string& argument) { return !argument.starts_with('-'); });
-  const std::string chosen = word == arguments.end() ? "" : *word;
+  const auto word = std::find_if(arguments.begin(), arguments.end(), [](const std::string& argument) {
+    return argument == "--" || !argument.starts_with('-');
+  });
+  const std::string chosen = word == arguments.end() || *word == "--" ? "" : *word;
   add_commands(app, chosen);
   ignore_environment_of_others(app, chosen);
   std::reverse(arguments.begin(), arguments.end());

@@ -31,6 +31,12 @@ TEST(CommandLine, HelpNamesEverySubcommand) {
   }
 }
 
+TEST(CommandLine, HelpIsTheWholeOneWhereNoSubcommandIsCalled) {
+  const std::string whole = quipu({"--help"}).out;
+  EXPECT_EQ(quipu({}).out, whole);
+  EXPECT_EQ(quipu({"--", "run"}).out, whole);
+}
+
 class BadUsage : public testing::TestWithParam<Arguments> {};
 
 TEST_P(BadUsage, IsOneLineAndStatusTwo) {
