@@ -55,8 +55,8 @@ constexpr Command kCommands[] = {
     {"completion", quipu::app::add_completion},
 };
 
-/// Hundreds of options take a millisecond to describe, so a command that is called is the only one there is;
-/// `completion` writes about all of them.
+/// Describing hundreds of options takes two milliseconds, so a command that is called is the only one there
+/// is; `completion` writes about all of them.
 void add_commands(CLI::App& app, std::string_view chosen) {
   const auto is_chosen = [&](const Command& command) { return command.name == chosen; };
   const bool alone =

@@ -37,9 +37,9 @@ class TextList {
   };
   using iterator = const_iterator;
 
-  TextList() : ends_{0} {}
+  TextList() = default;
   /// Throws `Error` (bad_file) when the texts have 4 GiB and more together.
-  explicit TextList(const std::vector<std::string>& texts) : TextList() {
+  explicit TextList(const std::vector<std::string>& texts) {
     std::size_t bytes = 0;
     for (const std::string& text : texts) bytes += text.size();
     reserve(texts.size(), bytes);
@@ -47,30 +47,34 @@ class TextList {
   }
   bool operator==(const TextList&) const = default;
 
-  std::size_t size() const { return ends_.size() - 1; }
-  bool empty() const { return size() == 0; }
+  std::size_t size() const { return ends_.size(); }
+  bool empty() const { return ends_.empty(); }
   /// Valid until the list grows.
   std::string_view operator[](std::size_t i) const {
-    return {bytes_.data() + ends_[i], static_cast<std::size_t>(ends_[i + 1] - ends_[i])};
+    const std::size_t begin = i == 0 ? 0 : ends_[i - 1];
+    return {bytes_.data() + begin, ends_[i] - begin};
   }
   const_iterator begin() const { return {*this, 0}; }
   const_iterator end() const { return {*this, size()}; }
   std::vector<std::string> strings() const { return {begin(), end()}; }
 
   void reserve(std::size_t texts, std::size_t bytes) {
-    ends_.reserve(texts + 1);
+    ends_.reserve(texts);
     bytes_.reserve(bytes);
   }
+  /// Whether there is room for a text of that length: all together have less than 4 GiB.
+  bool fits(std::size_t length) const {
+    return length <= std::numeric_limits<std::uint32_t>::max() - bytes_.size();
+  }
   void push_back(std::string_view text) {
-    if (text.size() > std::numeric_limits<std::uint32_t>::max() - bytes_.size())
-      fail(ErrorCode::bad_file, "the texts of a list have more than 4 GiB together");
+    if (!fits(text.size())) fail(ErrorCode::bad_file, "the texts of a list have more than 4 GiB together");
     bytes_.append(text);
     ends_.push_back(static_cast<std::uint32_t>(bytes_.size()));
   }
 
  private:
   std::string bytes_;
-  std::vector<std::uint32_t> ends_;  // where the text before ends, from 0 on
+  std::vector<std::uint32_t> ends_;  // where each text ends
 };
 
 }  // namespace quipu

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace quipu {
@@ -40,6 +41,23 @@ TEST(TextList, BeginsEmpty) {
   EXPECT_EQ(list.begin(), list.end());
   EXPECT_EQ(list.strings(), std::vector<std::string>());
   EXPECT_FALSE(TextList(std::vector<std::string>{""}).empty());
+}
+
+TEST(TextList, HoldsLessThanFourGibibytes) {
+  constexpr std::size_t kMost = 0xffffffff;
+  TextList list;
+  EXPECT_TRUE(list.fits(kMost));
+  EXPECT_FALSE(list.fits(kMost + 1));
+  list.push_back("abc");
+  EXPECT_TRUE(list.fits(kMost - 3));
+  EXPECT_FALSE(list.fits(kMost - 2));
+}
+
+TEST(TextList, IsEmptyWhenMovedFrom) {
+  TextList from(some_texts());
+  const TextList to = std::move(from);
+  EXPECT_EQ(to, TextList(some_texts()));
+  EXPECT_EQ(from.size(), 0U);  // NOLINT(bugprone-use-after-move)
 }
 
 TEST(TextList, IsEqualWhereItsTextsAre) {

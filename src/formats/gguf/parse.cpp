@@ -238,7 +238,12 @@ class MetadataReader {
       case ValueType::string: {
         TextList strings;
         strings.reserve(count, 0);
-        for (std::size_t i = 0; i < count; ++i) strings.push_back(cursor_.string("string of an array"));
+        for (std::size_t i = 0; i < count; ++i) {
+          const std::string_view text = cursor_.string("string of an array");
+          if (!strings.fits(text.size()))
+            cursor_.refuse(fmt::format("the strings of the array at offset {} have 4 GiB and more", offset));
+          strings.push_back(text);
+        }
         array.items = std::move(strings);
         break;
       }
