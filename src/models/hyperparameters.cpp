@@ -188,8 +188,8 @@ void read_pooling(const Keys& keys, Hyperparameters& h) {
   h.head_pooling = read("classifier.pooling_type", static_cast<std::uint64_t>(Pooling::last))
                        .value_or(h.causal ? Pooling::last : Pooling::cls);
   h.activation = keys.metadata().try_string(keys.key("hidden_activation")).value_or("");
-  if (keys.metadata().find(keys.key("classifier.output_labels")) != nullptr)
-    h.labels = keys.metadata().try_strings(keys.key("classifier.output_labels"))->strings();
+  if (const TextList* labels = keys.metadata().try_strings(keys.key("classifier.output_labels")))
+    h.labels = labels->strings();
 }
 
 void read_rope_dims(const Keys& keys, Hyperparameters& h) {

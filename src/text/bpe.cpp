@@ -4,6 +4,8 @@
 #include <array>
 #include <limits>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -20,6 +22,17 @@ namespace quipu::text {
 namespace {
 
 constexpr std::string_view kMergesKey = "tokenizer.ggml.merges";
+
+std::pair<std::string_view, std::string_view> merge_parts(const gguf::Metadata& metadata,
+                                                          const TextList& merges, std::size_t i) {
+  const std::string_view merge = merges[i];
+  const std::size_t space = merge.find(' ');
+  if (space == std::string_view::npos || space == 0 || space + 1 == merge.size() ||
+      merge.find(' ', space + 1) != std::string_view::npos)
+    fail(ErrorCode::bad_file, "{}: {}[{}] is \"{}\", expected two parts with one space between them",
+         metadata.origin(), kMergesKey, i, printable(merge));
+  return {merge.substr(0, space), merge.substr(space + 1)};
+}
 
 class Bpe final : public VocabularyTokenizer {
  public:
@@ -89,8 +102,7 @@ void Bpe::load_merges(const gguf::Metadata& metadata) {
     fail(ErrorCode::bad_file, "{}: {} has {} elements, too many", metadata.origin(), kMergesKey,
          merges->size());
   merges_ = MergeTable(merges->size());
-  // A few at a time, so that the look-ups of all of them wait for memory together.
-  constexpr std::size_t kTogether = 16;
+  constexpr std::size_t kTogether = TextIndex::kTogether;
   struct Part {
     std::string_view text;
     std::uint64_t hash;
@@ -102,14 +114,7 @@ void Bpe::load_merges(const gguf::Metadata& metadata) {
   for (std::size_t begin = 0; begin < merges->size(); begin += kTogether) {
     const std::size_t count = std::min(kTogether, merges->size() - begin);
     for (std::size_t i = 0; i < count; ++i) {
-      const std::string_view merge = (*merges)[begin + i];
-      const std::size_t space = merge.find(' ');
-      if (space == std::string_view::npos || space == 0 || space + 1 == merge.size() ||
-          merge.find(' ', space + 1) != std::string_view::npos)
-        fail(ErrorCode::bad_file, "{}: {}[{}] is \"{}\", expected two parts with one space between them",
-             metadata.origin(), kMergesKey, begin + i, printable(merge));
-      parts[i][0].text = merge.substr(0, space);
-      parts[i][1].text = merge.substr(space + 1);
+      std::tie(parts[i][0].text, parts[i][1].text) = merge_parts(metadata, *merges, begin + i);
       for (Part& part : parts[i]) {
         part.hash = TextIndex::hash_of(part.text);
         index().prefetch(part.hash);

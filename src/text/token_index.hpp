@@ -17,6 +17,9 @@ namespace quipu::text {
 /// texts are compared in vain.
 class TextIndex {
  public:
+  /// So many texts are looked up in turns, `prefetch` for all of them first.
+  static constexpr std::size_t kTogether = 16;
+
   TextIndex() = default;
   /// Of equal texts the first one is found.
   explicit TextIndex(const TextList& texts) { fill(texts, texts.size(), texts.size()); }
@@ -34,7 +37,7 @@ class TextIndex {
     }
   }
 
-  /// Asks for the memory that `find` will look at first: many texts in turn wait for it once.
+  /// Asks for the memory that `find` will look at first: texts looked up together wait for it once.
   void prefetch(std::uint64_t hash) const {
     if (!slots_.empty()) __builtin_prefetch(&slots_[hash & mask_]);
   }
@@ -68,7 +71,6 @@ class TextIndex {
   /// Holds the first `count` texts, with room for `expected`.
   void fill(const TextList& texts, std::size_t count, std::size_t expected) {
     reserve(expected);
-    constexpr std::size_t kTogether = 16;
     std::array<std::uint64_t, kTogether> hashes;
     for (std::size_t begin = 0; begin < count; begin += kTogether) {
       const std::size_t end = std::min(count, begin + kTogether);

@@ -74,7 +74,7 @@ class CpuEmulatedLinear : public CpuEmulated {
     std::size_t compared = 0;
     for (const DTypeInfo& type : all_dtypes()) {
       const int slot = weight_slot(static_cast<std::uint32_t>(type.dtype));
-      if (slot < 3 || type.encode == nullptr) continue;
+      if (!is_quantized_slot(slot) || type.encode == nullptr) continue;
       for (const Case& c : type.block_size == 256 ? super : small) {
         const bool large = c.rows * c.n * c.k > 2'000'000;
         if (large && emulated() && type.dtype != DType::q4_1 && type.dtype != DType::q5_0) continue;
