@@ -131,7 +131,7 @@ class TestServer {
   bool becomes_idle() {
     return wait_for<bool>([&] {
       const auto s = served();
-      return s->service->running() == 0 && s->service->queued() == 0;
+      return s->service->queued() == 0 && s->service->running() == 0;  // what waits runs next
     });
   }
 
