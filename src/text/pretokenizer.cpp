@@ -1,14 +1,11 @@
 #include "text/pretokenizer.hpp"
 
-#include <utf8proc.h>
-
+#include "text/category.hpp"
 #include "text/unicode.hpp"
 
 namespace quipu::text {
 
 namespace {
-
-utf8proc_category_t category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
 
 bool is_digit(char32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
 

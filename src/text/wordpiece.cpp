@@ -1,12 +1,11 @@
 // WordPiece as BERT uses it: normalise, split into words, then the longest vocabulary entry first. In GGUF
 // the pieces that start a word carry U+2581 and those that continue one carry nothing.
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "core/error.hpp"
+#include "text/category.hpp"
 #include "text/families.hpp"
 #include "text/unicode.hpp"
 #include "text/vocabulary.hpp"
@@ -17,8 +16,6 @@ namespace {
 
 /// Longer words become one [UNK] (max_input_chars_per_word of BERT's tokenizer).
 constexpr std::size_t kMaxWordCharacters = 100;
-
-utf8proc_category_t category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
 
 bool is_control(char32_t c) {
   const utf8proc_category_t kind = category(c);

@@ -112,14 +112,14 @@ std::vector<double> bounds(const Sample& s, std::int64_t rows, std::int64_t n, b
   return all;
 }
 
-constexpr std::int32_t kRows = 70;  // enough for the kernels of many rows
+constexpr std::int32_t kLinearRows = 70;  // enough for the kernels of many rows
 
 /// Runs table rows 0 … rows-1, then each count of `counts` as a prefix, and expects the same bytes for a row
 /// whatever its company. Returns the whole.
 std::vector<float> run_and_compare_prefixes(const OpCase& op, const CpuVariant& cpu,
                                             const std::string& name) {
-  OpProgram program(op, {cpu.backend}, kRows);
-  const BatchSequence sequence = whole_sequence(kRows, {0, 1});
+  OpProgram program(op, {cpu.backend}, kLinearRows);
+  const BatchSequence sequence = whole_sequence(kLinearRows, {0, 1});
   const std::vector<float> all = program.run({&sequence, 1});
   for (const std::int32_t rows : {1, 3, 17}) {
     const BatchSequence part = whole_sequence(rows, {0, 1});
@@ -133,9 +133,9 @@ std::vector<float> run_and_compare_prefixes(const OpCase& op, const CpuVariant& 
 TEST(CpuLinear, EqualsTheReferenceWhereQuantisationIsLosslessOnEveryIsa) {
   for (const Shape& shape : shapes()) {
     const Sample s =
-        make_sample(shape, grid_table(kRows, shape.k, static_cast<std::uint64_t>(shape.k + shape.n)));
-    const std::vector<float> want = run_rows(s.op, {backends::make_reference_backend()}, kRows);
-    const std::vector<double> allowed = bounds(s, kRows, shape.n, false);
+        make_sample(shape, grid_table(kLinearRows, shape.k, static_cast<std::uint64_t>(shape.k + shape.n)));
+    const std::vector<float> want = run_rows(s.op, {backends::make_reference_backend()}, kLinearRows);
+    const std::vector<double> allowed = bounds(s, kLinearRows, shape.n, false);
     for (const CpuVariant& cpu : cpu_by_isa()) {
       const std::vector<float> got = run_and_compare_prefixes(s.op, cpu, shape.name());
       EXPECT_EQ(difference(got, want, allowed), "") << shape.name() << ", " << cpu.name;
@@ -145,9 +145,9 @@ TEST(CpuLinear, EqualsTheReferenceWhereQuantisationIsLosslessOnEveryIsa) {
 
 TEST(CpuLinear, StaysWithinTheQuantisationErrorAndGivesTheSameBytesOnEveryIsa) {
   for (const Shape& shape : shapes()) {
-    const Sample s = make_sample(shape, random_table(kRows, shape.k, 5));
-    const std::vector<float> want = run_rows(s.op, {backends::make_reference_backend()}, kRows);
-    const std::vector<double> allowed = bounds(s, kRows, shape.n, is_quantized(shape.dtype));
+    const Sample s = make_sample(shape, random_table(kLinearRows, shape.k, 5));
+    const std::vector<float> want = run_rows(s.op, {backends::make_reference_backend()}, kLinearRows);
+    const std::vector<double> allowed = bounds(s, kLinearRows, shape.n, is_quantized(shape.dtype));
     std::vector<float> first;
     for (const CpuVariant& cpu : cpu_by_isa()) {
       const std::vector<float> got = run_and_compare_prefixes(s.op, cpu, shape.name());
@@ -164,10 +164,10 @@ TEST(CpuLinear, StaysWithinTheQuantisationErrorAndGivesTheSameBytesOnEveryIsa) {
 /// Kernels take rows in blocks of several sizes: all ways to come to a number of them.
 TEST(CpuLinear, GivesARowTheSameBytesAmongAnyNumberOfOthers) {
   for (const DType dtype : weight_dtypes()) {
-    const Sample s = make_sample({dtype, 256, 21, true}, random_table(kRows, 256, 11));
+    const Sample s = make_sample({dtype, 256, 21, true}, random_table(kLinearRows, 256, 11));
     for (const CpuVariant& cpu : cpu_by_isa()) {
-      OpProgram program(s.op, {cpu.backend}, kRows);
-      const BatchSequence sequence = whole_sequence(kRows, {0, 1});
+      OpProgram program(s.op, {cpu.backend}, kLinearRows);
+      const BatchSequence sequence = whole_sequence(kLinearRows, {0, 1});
       const std::vector<float> all = program.run({&sequence, 1});
       for (std::int32_t rows = 1; rows <= 40; ++rows) {
         const BatchSequence part = whole_sequence(rows, {0, 1});
@@ -183,7 +183,7 @@ TEST(CpuLinear, GivesTheSameBytesForAnyNumberOfThreads) {
   for (const DType dtype : weight_dtypes())
     for (const std::int64_t n : {5, 130}) {
       const Shape shape{dtype, 256, n, true};
-      const Sample s = make_sample(shape, random_table(kRows, shape.k, 6));
+      const Sample s = make_sample(shape, random_table(kLinearRows, shape.k, 6));
       std::vector<float> first;
       for (const CpuVariant& cpu : cpu_by_threads()) {
         const std::vector<float> got = run_and_compare_prefixes(s.op, cpu, shape.name());
@@ -196,7 +196,7 @@ TEST(CpuLinear, GivesTheSameBytesForAnyNumberOfThreads) {
 TEST(CpuLinear, GroupsOfZerosAndTinyAndHugeActivationsCostNothingButTheirOwnPrecision) {
   for (const DType dtype : weight_dtypes()) {
     const Shape shape{dtype, 256, 7, false};
-    Table x = random_table(kRows, shape.k, 8);
+    Table x = random_table(kLinearRows, shape.k, 8);
     for (std::size_t i = 0; i < x.values.size(); ++i) {
       const std::size_t group = i / 32 % 8;
       if (group == 1) x.values[i] = 0;
@@ -204,8 +204,8 @@ TEST(CpuLinear, GroupsOfZerosAndTinyAndHugeActivationsCostNothingButTheirOwnPrec
       if (group == 5) x.values[i] *= 1e20F;
     }
     const Sample s = make_sample(shape, x);
-    const std::vector<float> want = run_rows(s.op, {backends::make_reference_backend()}, kRows);
-    const std::vector<double> allowed = bounds(s, kRows, shape.n, is_quantized(dtype));
+    const std::vector<float> want = run_rows(s.op, {backends::make_reference_backend()}, kLinearRows);
+    const std::vector<double> allowed = bounds(s, kLinearRows, shape.n, is_quantized(dtype));
     for (const CpuVariant& cpu : cpu_by_isa())
       EXPECT_EQ(difference(run_and_compare_prefixes(s.op, cpu, shape.name()), want, allowed), "")
           << shape.name() << ", " << cpu.name;
@@ -216,14 +216,14 @@ TEST(CpuLinear, NaNAndInfinityInARowShowInThatRowOnly) {
   for (const DType dtype : weight_dtypes())
     for (const float bad : {std::nanf(""), HUGE_VALF}) {
       const Shape shape{dtype, 256, 7, false};
-      const Sample clean = make_sample(shape, random_table(kRows, shape.k, 9));
+      const Sample clean = make_sample(shape, random_table(kLinearRows, shape.k, 9));
       Sample dirty = clean;
       for (const std::int64_t row : {2, 40})
         dirty.op.inputs[0].values[static_cast<std::size_t>(row * shape.k + 100)] = bad;
       for (const CpuVariant& cpu : cpu_by_isa()) {
-        const std::vector<float> want = run_rows(clean.op, {cpu.backend}, kRows);
-        const std::vector<float> got = run_rows(dirty.op, {cpu.backend}, kRows);
-        for (std::int64_t row = 0; row < kRows; ++row) {
+        const std::vector<float> want = run_rows(clean.op, {cpu.backend}, kLinearRows);
+        const std::vector<float> got = run_rows(dirty.op, {cpu.backend}, kLinearRows);
+        for (std::int64_t row = 0; row < kLinearRows; ++row) {
           const std::size_t at = static_cast<std::size_t>(row * shape.n),
                             n = static_cast<std::size_t>(shape.n);
           if (row != 2 && row != 40) {

@@ -171,11 +171,11 @@ class RandomGraph {
   bool attends_ = false;
 };
 
-constexpr std::int32_t kRows = 70;  // past a page
+constexpr std::int32_t kPlanRows = 70;  // past a page
 
 OpCase random_case(std::uint32_t seed) {
   const auto kept = std::make_shared<std::vector<Weight>>();
-  return {{random_table(kRows, 64, seed), random_table(kRows, 32, seed + 1)},
+  return {{random_table(kPlanRows, 64, seed), random_table(kPlanRows, 32, seed + 1)},
           [seed, kept](Builder& b, Inputs in) { return RandomGraph(b, seed, *kept).build(in[0], in[1]); }};
 }
 
@@ -184,25 +184,25 @@ TestCache make_cache() { return {DType::f16, DType::f16, 2, 16, 16, 4}; }
 TEST(CpuPlan, RandomGraphsGiveTheSameBytesForAnyThreadsIsaAndBatchAndAreCloseToTheReference) {
   for (std::uint32_t seed = 1; seed <= 30; ++seed) {
     const OpCase op = random_case(seed);
-    const BatchSequence whole = whole_sequence(kRows, {3, 1});
+    const BatchSequence whole = whole_sequence(kPlanRows, {3, 1});
     bool attends = false;
     const auto run = [&](const BackendList& backends, std::int32_t chunk) {
-      OpProgram program(op, backends, kRows);
+      OpProgram program(op, backends, kPlanRows);
       TestCache cache = make_cache();
       attends = program.program().graph().kv_layers > 0;
       std::vector<float> rows;
-      for (std::int32_t first = 0; first < kRows; first += chunk) {
+      for (std::int32_t first = 0; first < kPlanRows; first += chunk) {
         BatchSequence part{{}, first, whole.pages};
-        for (std::int32_t t = first; t < std::min(first + chunk, kRows); ++t) part.tokens.push_back(t);
+        for (std::int32_t t = first; t < std::min(first + chunk, kPlanRows); ++t) part.tokens.push_back(t);
         const std::vector<float> got = program.run({&part, 1}, attends ? &cache : nullptr);
         rows.insert(rows.end(), got.begin(), got.end());
       }
       return rows;
     };
-    const std::vector<float> want = run({backends::make_reference_backend()}, kRows);
+    const std::vector<float> want = run({backends::make_reference_backend()}, kPlanRows);
     std::vector<float> firsts[2];
     for (const CpuVariant& cpu : all_cpus()) {
-      const std::vector<float> got = run({cpu.backend}, kRows);
+      const std::vector<float> got = run({cpu.backend}, kPlanRows);
       std::vector<float>& first = firsts[cpu.tiles && (seed % 2 == 0 || attends) ? 1 : 0];
       if (first.empty()) {
         first = got;
@@ -234,9 +234,9 @@ TEST(CpuPlan, GraphsHaveTheSameBytesOnEveryArchitecture) {
       cpu_by_isa().back().tiles ? cpu_by_isa()[cpu_by_isa().size() - 2] : cpu_by_isa().back();
   for (std::uint32_t seed = 201; seed < 217; seed += 2) {
     const OpCase op = random_case(seed);
-    OpProgram program(op, {best.backend}, kRows);
+    OpProgram program(op, {best.backend}, kPlanRows);
     TestCache cache = make_cache();
-    const BatchSequence whole = whole_sequence(kRows, {3, 1});
+    const BatchSequence whole = whole_sequence(kPlanRows, {3, 1});
     const bool attends = program.program().graph().kv_layers > 0;
     const std::vector<float> rows = program.run({&whole, 1}, attends ? &cache : nullptr);
     all.insert(all.end(), rows.begin(), rows.end());
@@ -266,7 +266,7 @@ TEST(CpuPlan, ARowIsTheSameAloneAndAmongSixtyFourOthers) {
   for (std::uint32_t seed = 100; seed < 110; ++seed) {
     const OpCase op = random_case(seed);
     for (const CpuVariant& cpu : all_cpus()) {
-      OpProgram program(op, {cpu.backend}, kRows);
+      OpProgram program(op, {cpu.backend}, kPlanRows);
       const bool attends = program.program().graph().kv_layers > 0;
       const auto width = static_cast<std::size_t>(program.width());
       TestCache cache(DType::f16, DType::f16, 2, 16, 16, 70);
@@ -274,7 +274,7 @@ TEST(CpuPlan, ARowIsTheSameAloneAndAmongSixtyFourOthers) {
       const std::vector<float> alone = program.run({&lone, 1}, attends ? &cache : nullptr);
       std::vector<BatchSequence> crowd;
       for (std::int32_t i = 0; i < 65; ++i)
-        crowd.push_back({{i == 40 ? 33 : (i * 5) % kRows}, 0, {static_cast<std::uint32_t>(i)}});
+        crowd.push_back({{i == 40 ? 33 : (i * 5) % kPlanRows}, 0, {static_cast<std::uint32_t>(i)}});
       const std::vector<float> among = program.run(crowd, attends ? &cache : nullptr);
       EXPECT_EQ(byte_difference({among.data() + 40 * width, width}, alone), "")
           << "graph " << seed << ", " << cpu.name;
@@ -286,7 +286,7 @@ TEST(CpuPlan, RunsStepsWithoutTokensOrOutputsAndSequencesWithoutRows) {
   for (std::uint32_t seed = 200; seed < 220; ++seed) {
     const OpCase op = random_case(seed);
     for (const CpuVariant& cpu : all_cpus()) {
-      OpProgram program(op, {cpu.backend}, kRows);
+      OpProgram program(op, {cpu.backend}, kPlanRows);
       TestCache storage = make_cache();
       TestCache* cache = program.program().graph().kv_layers > 0 ? &storage : nullptr;
       EXPECT_TRUE(program.run({}, cache).empty());
@@ -342,7 +342,7 @@ TEST(CpuPlan, ChargesScratchAndPrivateMemoryToTheFirstDevice) {
   ASSERT_EQ(backend->devices().size(), 2U);
   EXPECT_EQ(backend->devices()[1].name, "cpu:1");
   {
-    OpProgram program(random_case(1), {backend}, kRows);
+    OpProgram program(random_case(1), {backend}, kPlanRows);
     EXPECT_EQ(backend->devices()[0].used_bytes, program.program().scratch_bytes());
   }
   EXPECT_EQ(backend->devices()[0].used_bytes, 0U);

@@ -37,8 +37,6 @@ class Experts : public testing::Test, protected OpGoldens {
   }
 };
 
-constexpr Tolerance kOneRounding{1e-9, 1.2e-7};
-
 graph::MoeRoute softmax_route(Value logits, std::int64_t used) {
   graph::MoeRoute op;
   op.logits = logits;

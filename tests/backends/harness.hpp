@@ -104,6 +104,9 @@ BatchSequence whole_sequence(std::int32_t rows, std::vector<std::uint32_t> pages
 struct Tolerance {
   double absolute = 0, relative = 0;
 };
+/// Of results computed in double and rounded once: half a unit in the last place, and a little for numpy's
+/// own.
+inline constexpr Tolerance kOneRounding{1e-9, 1.2e-7};
 /// Empty when all elements agree; otherwise a message with the worst one. A NaN agrees with nothing but a NaN
 /// (and with that only if `want` has it); an infinity only with itself.
 std::string difference(std::span<const float> got, std::span<const float> want, Tolerance tolerance);

@@ -18,10 +18,6 @@ using graph::Builder;
 using graph::Value;
 using Inputs = std::span<const Value>;
 
-/// Results are computed in double and rounded once: half a unit in the last place, and a little for numpy's
-/// own.
-constexpr Tolerance kOneRounding{1e-9, 1.2e-7};
-
 class Reference : public testing::Test, protected OpGoldens {
  protected:
   BackendList backends_{backends::make_reference_backend()};

@@ -5,8 +5,8 @@
 #include <functional>
 #include <limits>
 
-#include "core/error.hpp"
 #include "formats/gguf/gguf.hpp"
+#include "messages.hpp"
 
 namespace quipu::gguf {
 namespace {
@@ -29,14 +29,8 @@ Metadata sample() {
   return m;
 }
 
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::bad_file);
-    return error.message();
-  }
-  return "(no error)";
+std::string refusal(const std::function<void()>& action) {
+  return test::message_of(action, ErrorCode::bad_file);
 }
 
 TEST(GgufMetadata, TakesIntegersOfAnyTypeThatHoldTheValue) {
@@ -54,7 +48,7 @@ TEST(GgufMetadata, NamesTheFileAndAMissingKey) {
   for (const auto& get : std::initializer_list<std::function<void()>>{
            [&] { m.get_uint("no.such"); }, [&] { m.get_int("no.such"); }, [&] { m.get_float("no.such"); },
            [&] { m.get_bool("no.such"); }, [&] { m.get_string("no.such"); }, [&] { m.get_array("no.such"); }})
-    EXPECT_EQ(message_of(get), "model.gguf: missing key \"no.such\"");
+    EXPECT_EQ(refusal(get), "model.gguf: missing key \"no.such\"");
 }
 
 TEST(GgufMetadata, GivesNothingForOptionalKeysThatAreAbsent) {
@@ -71,36 +65,34 @@ TEST(GgufMetadata, GivesNothingForOptionalKeysThatAreAbsent) {
 
 TEST(GgufMetadata, NamesFoundAndExpectedTypes) {
   const Metadata m = sample();
-  EXPECT_EQ(message_of([&] { m.get_uint("string"); }),
+  EXPECT_EQ(refusal([&] { m.get_uint("string"); }),
             "model.gguf: key \"string\" has type string, expected an integer");
-  EXPECT_EQ(message_of([&] { m.try_uint("f32"); }),
-            "model.gguf: key \"f32\" has type f32, expected an integer");
-  EXPECT_EQ(message_of([&] { m.get_uint("bool"); }),
+  EXPECT_EQ(refusal([&] { m.try_uint("f32"); }), "model.gguf: key \"f32\" has type f32, expected an integer");
+  EXPECT_EQ(refusal([&] { m.get_uint("bool"); }),
             "model.gguf: key \"bool\" has type bool, expected an integer");
-  EXPECT_EQ(message_of([&] { m.get_float("u8"); }),
-            "model.gguf: key \"u8\" has type u8, expected f32 or f64");
-  EXPECT_EQ(message_of([&] { m.get_bool("u8"); }), "model.gguf: key \"u8\" has type u8, expected bool");
-  EXPECT_EQ(message_of([&] { m.get_string("strings"); }),
+  EXPECT_EQ(refusal([&] { m.get_float("u8"); }), "model.gguf: key \"u8\" has type u8, expected f32 or f64");
+  EXPECT_EQ(refusal([&] { m.get_bool("u8"); }), "model.gguf: key \"u8\" has type u8, expected bool");
+  EXPECT_EQ(refusal([&] { m.get_string("strings"); }),
             "model.gguf: key \"strings\" has type array of string, expected string");
-  EXPECT_EQ(message_of([&] { m.try_array("string"); }),
+  EXPECT_EQ(refusal([&] { m.try_array("string"); }),
             "model.gguf: key \"string\" has type string, expected an array");
-  EXPECT_EQ(message_of([&] { m.try_strings("ints"); }),
+  EXPECT_EQ(refusal([&] { m.try_strings("ints"); }),
             "model.gguf: key \"ints\" has type array of i16, expected an array of string");
-  EXPECT_EQ(message_of([&] { m.try_floats("ints"); }),
+  EXPECT_EQ(refusal([&] { m.try_floats("ints"); }),
             "model.gguf: key \"ints\" has type array of i16, expected an array of f32 or f64");
-  EXPECT_EQ(message_of([&] { m.try_ints("floats"); }),
+  EXPECT_EQ(refusal([&] { m.try_ints("floats"); }),
             "model.gguf: key \"floats\" has type array of f32, expected an array of integers");
 }
 
 TEST(GgufMetadata, RefusesValuesOutOfRange) {
   const Metadata m = sample();
-  EXPECT_EQ(message_of([&] { m.get_uint("negative"); }),
+  EXPECT_EQ(refusal([&] { m.get_uint("negative"); }),
             "model.gguf: key \"negative\" is -7, expected an integer that is not negative");
-  EXPECT_EQ(message_of([&] { m.get_int("huge"); }),
+  EXPECT_EQ(refusal([&] { m.get_int("huge"); }),
             "model.gguf: key \"huge\" is 18446744073709551615, expected an integer below 2^63");
-  EXPECT_EQ(message_of([&] { m.try_ints("uints"); }),
+  EXPECT_EQ(refusal([&] { m.try_ints("uints"); }),
             "model.gguf: key \"uints\" is 18446744073709551615 at index 1, expected integers below 2^63");
-  EXPECT_EQ(message_of([&] { m.try_floats("wide"); }),
+  EXPECT_EQ(refusal([&] { m.try_floats("wide"); }),
             "model.gguf: key \"wide\" is 1e+300 at index 1, expected a number in the range of f32");
 }
 
@@ -115,7 +107,7 @@ TEST(GgufMetadata, GivesArraysByElementKind) {
 TEST(GgufMetadata, EscapesKeysAndFileNamesInMessages) {
   Metadata m;
   m.set_origin("a\x1b[31m.gguf");
-  EXPECT_EQ(message_of([&] { m.get_uint("k\n"); }), "a\\x1B[31m.gguf: missing key \"k\\n\"");
+  EXPECT_EQ(refusal([&] { m.get_uint("k\n"); }), "a\\x1B[31m.gguf: missing key \"k\\n\"");
 }
 
 TEST(GgufMetadata, ReplacesInPlaceAndAddsAtTheEnd) {

@@ -1,29 +1,20 @@
 // Every rule of the format, broken once, and the words of the refusal.
 #include <gtest/gtest.h>
 
-#include "core/error.hpp"
 #include "formats/gguf/gguf.hpp"
 #include "gguf_bytes.hpp"
+#include "messages.hpp"
 
 namespace quipu::gguf {
 namespace {
 
+using test::expect_words;
 using test::GgufBytes;
 
 std::string refusal_of(std::span<const std::byte> bytes, ErrorCode expected = ErrorCode::bad_file) {
-  try {
-    File::parse(bytes, "bad.gguf");
-  } catch (const Error& error) {
-    EXPECT_EQ(to_string(error.code()), to_string(expected)) << error.message();
-    return error.message();
-  }
-  return "(accepted)";
-}
-
-void expect_words(const std::string& message, std::initializer_list<std::string_view> words) {
+  const std::string message = test::message_of([&] { File::parse(bytes, "bad.gguf"); }, expected);
   EXPECT_NE(message.find("bad.gguf"), std::string::npos) << "no file name in: " << message;
-  for (const std::string_view word : words)
-    EXPECT_NE(message.find(word), std::string::npos) << "no \"" << word << "\" in: " << message;
+  return message;
 }
 
 void expect_refused(const GgufBytes& bytes, std::initializer_list<std::string_view> words) {

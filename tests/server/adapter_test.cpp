@@ -7,7 +7,7 @@
 namespace quipu::test {
 namespace {
 
-TestServer& shared() {
+TestServer& adapter_server() {
   static TestServer server([] {
     ServerSettings settings;
     settings.adapters = [](const models::Model& model) {
@@ -21,14 +21,14 @@ TestServer& shared() {
 /// A prompt of more than a page, so that a wrongly shared prefix would show.
 std::string answer(const std::string& more) {
   const std::string prompt(200, 'x');
-  const json::object reply =
-      shared().post_json("/completion", R"({"n_predict":24,"temperature":0,"ignore_eos":true,"prompt":")" +
-                                            prompt + "\"" + more + "}");
+  const json::object reply = adapter_server().post_json(
+      "/completion",
+      R"({"n_predict":24,"temperature":0,"ignore_eos":true,"prompt":")" + prompt + "\"" + more + "}");
   return json::serialize(reply.at("content"));
 }
 
 TEST(ServerAdapters, AreListedAndTheirScalesSet) {
-  EXPECT_EQ(shared().get("/lora-adapters").body,
+  EXPECT_EQ(adapter_server().get("/lora-adapters").body,
             R"([{"id":0,"path":"a.gguf","scale":1E0},{"id":1,"path":"b.gguf","scale":5E-1}])");
   const std::string as_set_up = answer("");
   EXPECT_EQ(answer(R"(,"lora":[{"id":0,"scale":1},{"id":1,"scale":0.5}])"), as_set_up);
@@ -36,17 +36,18 @@ TEST(ServerAdapters, AreListedAndTheirScalesSet) {
   EXPECT_NE(first, as_set_up);
   EXPECT_NE(first, none);
   // One that the list leaves out has scale 0.
-  EXPECT_EQ(shared().post("/lora-adapters", R"([{"id":0,"scale":1}])").body, R"({"success":true})");
+  EXPECT_EQ(adapter_server().post("/lora-adapters", R"([{"id":0,"scale":1}])").body, R"({"success":true})");
   EXPECT_EQ(answer(""), first);
-  EXPECT_EQ(shared().post("/lora-adapters", "[]").status, 200);
+  EXPECT_EQ(adapter_server().post("/lora-adapters", "[]").status, 200);
   EXPECT_EQ(answer(""), none);
-  EXPECT_EQ(shared().post("/lora-adapters", R"([{"id":0,"scale":1},{"id":1,"scale":0.5}])").status, 200);
+  EXPECT_EQ(adapter_server().post("/lora-adapters", R"([{"id":0,"scale":1},{"id":1,"scale":0.5}])").status,
+            200);
   EXPECT_EQ(answer(""), as_set_up);
 }
 
 TEST(ServerAdapters, EveryDialectTakesThem) {
   const auto chat = [](const std::string& more) {
-    const json::object reply = shared().post_json(
+    const json::object reply = adapter_server().post_json(
         "/v1/chat/completions",
         R"({"model":"tiny","max_tokens":20,"temperature":0,"ignore_eos":true,"messages":[{"role":"user","content":"hello"}])" +
             more + "}");
@@ -59,7 +60,7 @@ TEST(ServerAdapters, EveryDialectTakesThem) {
 TEST(ServerAdapters, BadListsAreRefusedByTheField) {
   const auto refusal = [](const std::string& list) {
     const HttpReply reply =
-        shared().post("/completion", R"({"prompt":"x","n_predict":1,"lora":)" + list + "}");
+        adapter_server().post("/completion", R"({"prompt":"x","n_predict":1,"lora":)" + list + "}");
     EXPECT_EQ(reply.status, 400) << reply.body;
     return reply.body;
   };
@@ -69,7 +70,7 @@ TEST(ServerAdapters, BadListsAreRefusedByTheField) {
   EXPECT_NE(refusal(R"([{"id":0,"scale":1e300}])").find("too large"), std::string::npos);
   EXPECT_NE(refusal("[3]").find("lora[0]"), std::string::npos);
   EXPECT_NE(refusal("{}").find("lora"), std::string::npos);
-  EXPECT_EQ(shared().post("/lora-adapters", R"({"id":0})").status, 400);
+  EXPECT_EQ(adapter_server().post("/lora-adapters", R"({"id":0})").status, 400);
 }
 
 TEST(ServerAdapters, SavedSlotsGoWithTheirAdapters) {

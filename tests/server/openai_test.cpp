@@ -6,7 +6,7 @@
 namespace quipu::test {
 namespace {
 
-TestServer& shared() {
+TestServer& openai_server() {
   static TestServer server;
   return server;
 }
@@ -17,7 +17,7 @@ std::string chat(const std::string& more) {
 }
 
 TEST(OpenAi, AChatAnswerHasTheDocumentedShape) {
-  const json::object answer = shared().post_json("/v1/chat/completions", chat(R"("ignore_eos":true)"));
+  const json::object answer = openai_server().post_json("/v1/chat/completions", chat(R"("ignore_eos":true)"));
   EXPECT_EQ(answer.at("object"), "chat.completion");
   EXPECT_EQ(str(answer.at("id")).substr(0, 9), "chatcmpl-");
   EXPECT_EQ(answer.at("model"), "tiny");
@@ -35,10 +35,10 @@ TEST(OpenAi, AChatAnswerHasTheDocumentedShape) {
 }
 
 TEST(OpenAi, TheStreamJoinsToTheWholeAnswerAndEndsWithDone) {
-  const json::object whole = shared().post_json("/v1/chat/completions", chat(R"("ignore_eos":true)"));
-  const HttpReply reply =
-      shared().post("/v1/chat/completions",
-                    chat(R"("ignore_eos":true,"stream":true,"stream_options":{"include_usage":true})"));
+  const json::object whole = openai_server().post_json("/v1/chat/completions", chat(R"("ignore_eos":true)"));
+  const HttpReply reply = openai_server().post(
+      "/v1/chat/completions",
+      chat(R"("ignore_eos":true,"stream":true,"stream_options":{"include_usage":true})"));
   EXPECT_EQ(reply.headers.at("content-type"), "text/event-stream; charset=utf-8");
   ASSERT_TRUE(reply.complete);
   EXPECT_EQ(reply.body.substr(reply.body.size() - 14), "data: [DONE]\n\n");
@@ -64,9 +64,9 @@ TEST(OpenAi, TheStreamJoinsToTheWholeAnswerAndEndsWithDone) {
 
 TEST(OpenAi, SeveralChoicesAreNumberedAndTheFirstIsThatOfOne) {
   const std::string sampled = R"("n":3,"temperature":1,"seed":7,"ignore_eos":true)";
-  const json::object three = shared().post_json("/v1/chat/completions", chat(sampled));
-  const json::object one =
-      shared().post_json("/v1/chat/completions", chat(R"("temperature":1,"seed":7,"ignore_eos":true)"));
+  const json::object three = openai_server().post_json("/v1/chat/completions", chat(sampled));
+  const json::object one = openai_server().post_json("/v1/chat/completions",
+                                                     chat(R"("temperature":1,"seed":7,"ignore_eos":true)"));
   const json::array& choices = three.at("choices").as_array();
   ASSERT_EQ(choices.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(choices.at(i).at("index"), i);
@@ -77,7 +77,7 @@ TEST(OpenAi, SeveralChoicesAreNumberedAndTheFirstIsThatOfOne) {
 }
 
 TEST(OpenAi, LogprobsAreSortedNegativeAndOnePerToken) {
-  const json::object answer = shared().post_json(
+  const json::object answer = openai_server().post_json(
       "/v1/chat/completions", chat(R"("ignore_eos":true,"logprobs":true,"top_logprobs":5)"));
   const json::array& content = answer.at("choices").at(0).at("logprobs").at("content").as_array();
   ASSERT_EQ(content.size(), 8u);
@@ -95,7 +95,7 @@ TEST(OpenAi, LogprobsAreSortedNegativeAndOnePerToken) {
 
 TEST(OpenAi, LogprobsAreThoseOfTheModelAtAnyTemperature) {
   const auto first_top = [](const std::string& temperature) {
-    const json::object answer = shared().post_json(
+    const json::object answer = openai_server().post_json(
         "/v1/completions", R"({"prompt":"ab","max_tokens":1,"logprobs":5,"seed":3,"top_k":2,"temperature":)" +
                                temperature + "}");
     return answer.at("choices").at(0).at("logprobs").at("top_logprobs").at(0).as_object();
@@ -109,15 +109,15 @@ TEST(OpenAi, LogprobsAreThoseOfTheModelAtAnyTemperature) {
 
 TEST(OpenAi, EchoGivesThePromptsLogprobsSoThatTheyMultiplyToItsProbability) {
   // The same number two ways: token by token as completions, and at once as the echo of a prompt.
-  const json::object echoed = shared().post_json(
+  const json::object echoed = openai_server().post_json(
       "/v1/completions", R"({"prompt":[104,105,106],"max_tokens":0,"echo":true,"logprobs":1})");
   const json::object& choice = echoed.at("choices").at(0).as_object();
   const json::array& values = choice.at("logprobs").at("token_logprobs").as_array();
   ASSERT_EQ(values.size(), 3u);
   EXPECT_TRUE(values.at(0).is_null());
   EXPECT_EQ(str(choice.at("text")),
-            str(shared().post_json("/detokenize", R"({"tokens":[104,105,106]})").at("content")));
-  const json::object step = shared().post_json(
+            str(openai_server().post_json("/detokenize", R"({"tokens":[104,105,106]})").at("content")));
+  const json::object step = openai_server().post_json(
       "/completion", R"({"prompt":[104],"n_predict":1,"n_probs":263,"temperature":0,"ignore_eos":true})");
   for (const json::value& other : step.at("completion_probabilities").at(0).at("top_logprobs").as_array()) {
     if (other.at("id") != 105) continue;
@@ -127,16 +127,16 @@ TEST(OpenAi, EchoGivesThePromptsLogprobsSoThatTheyMultiplyToItsProbability) {
 
 TEST(OpenAi, SeveralPromptsGiveAChoiceEach) {
   const json::object answer =
-      shared().post_json("/v1/completions", R"({"prompt":["ab","cd",""],"max_tokens":2})");
+      openai_server().post_json("/v1/completions", R"({"prompt":["ab","cd",""],"max_tokens":2})");
   EXPECT_EQ(answer.at("error").at("param"), "prompt") << "the empty one is refused";
-  const json::object two = shared().post_json(
+  const json::object two = openai_server().post_json(
       "/v1/completions", R"({"prompt":["ab",[99,100]],"max_tokens":2,"n":2,"ignore_eos":true})");
   EXPECT_EQ(two.at("choices").as_array().size(), 4u);
   EXPECT_EQ(two.at("usage").at("prompt_tokens"), 4);
 }
 
 TEST(OpenAi, TheContextIsNeverExceededInSilence) {
-  const json::object answer = shared().post_json(
+  const json::object answer = openai_server().post_json(
       "/v1/completions", R"({"prompt":")" + std::string(700, 'x') + R"(","max_tokens":5})");
   const json::object& error = answer.at("error").as_object();
   EXPECT_EQ(error.at("code"), "context_length_exceeded");
@@ -145,12 +145,12 @@ TEST(OpenAi, TheContextIsNeverExceededInSilence) {
   EXPECT_NE(str(error.at("message")).find("512"), std::string::npos);
   // 500 tokens and room for 12: the answer ends with "length".
   const json::object cut =
-      shared().post_json("/v1/completions", R"({"prompt":")" + std::string(500, 'x') +
-                                                R"(","max_tokens":100,"ignore_eos":true})");
+      openai_server().post_json("/v1/completions", R"({"prompt":")" + std::string(500, 'x') +
+                                                       R"(","max_tokens":100,"ignore_eos":true})");
   EXPECT_EQ(cut.at("choices").at(0).at("finish_reason"), "length");
   EXPECT_EQ(cut.at("usage").at("completion_tokens"), 12);
-  const HttpReply stream =
-      shared().post("/v1/completions", R"({"stream":true,"prompt":")" + std::string(700, 'x') + R"("})");
+  const HttpReply stream = openai_server().post(
+      "/v1/completions", R"({"stream":true,"prompt":")" + std::string(700, 'x') + R"("})");
   EXPECT_EQ(stream.status, 400) << "an error comes before a stream starts";
 }
 
@@ -175,15 +175,15 @@ TEST(OpenAi, ATemplateThatDoesNotParseLeavesPlainCompletions) {
 
 TEST(OpenAi, AGrammarOfManyGroupsIsAnAnswerOrARefusal) {
   const auto reply = [&](int groups) {
-    return shared().post("/completion", R"({"prompt":"x","n_predict":1,"grammar":"root ::= )" +
-                                            std::string(groups, '(') + R"(\"a\")" + std::string(groups, ')') +
-                                            "\"}");
+    return openai_server().post("/completion", R"({"prompt":"x","n_predict":1,"grammar":"root ::= )" +
+                                                   std::string(groups, '(') + R"(\"a\")" +
+                                                   std::string(groups, ')') + "\"}");
   };
   EXPECT_EQ(str(json::parse(reply(90).body).at("content")), "a");
   const HttpReply refused = reply(60000);
   EXPECT_EQ(refused.status, 400);
   EXPECT_NE(refused.body.find("groups nested deeper than"), std::string::npos) << refused.body;
-  EXPECT_EQ(shared().get("/health").status, 200);
+  EXPECT_EQ(openai_server().get("/health").status, 200);
 }
 
 TEST(OpenAi, WhatCannotBeObeyedIsRefused) {
@@ -198,11 +198,11 @@ TEST(OpenAi, WhatCannotBeObeyedIsRefused) {
            {R"("top_logprobs":3)", "top_logprobs"},
 
            {R"("logit_bias":{"999999":1})", "logit_bias"}}) {
-    const HttpReply reply = shared().post("/v1/chat/completions", chat(more));
+    const HttpReply reply = openai_server().post("/v1/chat/completions", chat(more));
     EXPECT_EQ(reply.status, 400) << more;
     EXPECT_EQ(str(json::parse(reply.body).at("error").at("param")), parameter) << reply.body;
   }
-  EXPECT_EQ(shared()
+  EXPECT_EQ(openai_server()
                 .post("/v1/chat/completions",
                       chat(R"("tools":[{"type":"function","function":{"name":"f","parameters":{}}}])"))
                 .status,
@@ -212,16 +212,16 @@ TEST(OpenAi, WhatCannotBeObeyedIsRefused) {
 /// The answer to forced text, whatever the model.
 json::object forced(const std::string& literal, const std::string& more = {}) {
   const std::string grammar = "root ::= " + json::serialize(json::value(literal));
-  return shared().post_json("/v1/chat/completions",
-                            R"({"messages":[{"role":"user","content":"x"}],"max_tokens":400,"grammar":)" +
-                                json::serialize(json::value(grammar)) + (more.empty() ? "" : "," + more) +
-                                "}");
+  return openai_server().post_json(
+      "/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}],"max_tokens":400,"grammar":)" +
+                                  json::serialize(json::value(grammar)) + (more.empty() ? "" : "," + more) +
+                                  "}");
 }
 
 /// The same in a stream: the pieces of content joined, and how it finished.
 std::pair<std::string, std::string> streamed(const std::string& literal, const std::string& more) {
   const std::string grammar = "root ::= " + json::serialize(json::value(literal));
-  const HttpReply reply = shared().post(
+  const HttpReply reply = openai_server().post(
       "/v1/chat/completions",
       R"({"messages":[{"role":"user","content":"x"}],"max_tokens":400,"stream":true,"grammar":)" +
           json::serialize(json::value(grammar)) + "," + more + "}");
@@ -236,7 +236,7 @@ std::pair<std::string, std::string> streamed(const std::string& literal, const s
 }
 
 TEST(OpenAi, AnAnswerObeysItsSchema) {
-  const json::object answer = shared().post_json(
+  const json::object answer = openai_server().post_json(
       "/v1/chat/completions",
       R"({"messages":[{"role":"user","content":"x"}],"max_tokens":400,"temperature":1.5,"seed":1,)"
       R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object",)"
@@ -246,7 +246,7 @@ TEST(OpenAi, AnAnswerObeysItsSchema) {
   EXPECT_TRUE(value.at("age").is_number());
   EXPECT_TRUE(value.at("on").is_bool());
   EXPECT_EQ(answer.at("choices").at(0).at("finish_reason"), "stop");
-  const HttpReply bad = shared().post(
+  const HttpReply bad = openai_server().post(
       "/v1/chat/completions",
       chat(
           R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"nope"}}})"));
@@ -261,7 +261,7 @@ TEST(OpenAi, AnyJsonComesToItsEndWithoutRunsOfSpaceOrDigits) {
   for (const char* format :
        {R"({"type":"json_object"})", R"({"type":"json_schema","json_schema":{"name":"x","schema":{}}})"})
     for (int seed = 1; seed <= 6; ++seed) {
-      const json::object answer = shared().post_json(
+      const json::object answer = openai_server().post_json(
           "/v1/chat/completions",
           R"({"messages":[{"role":"user","content":"x"}],"temperature":1.5,"max_tokens":40,)"
           R"("seed":)" +
@@ -300,7 +300,7 @@ TEST(OpenAi, CallsAreTakenOutOfTheText) {
 TEST(OpenAi, StreamedCallsBeginOnceAndTheirArgumentsJoin) {
   const std::string text = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 12345}}</tool_call>";
   const std::string grammar = "root ::= " + json::serialize(json::value(text));
-  const HttpReply reply = shared().post(
+  const HttpReply reply = openai_server().post(
       "/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}],"stream":true,"grammar":)" +
                                   json::serialize(json::value(grammar)) + "," + kTools + "}");
   std::string arguments, finish, id;
@@ -473,9 +473,9 @@ TEST(OpenAi, ThoughtsComeBeforeTheSchemaWithinTheirBudget) {
 TEST(OpenAi, StopStringsInForcedText) {
   const auto text = [](const std::string& literal, const std::string& stops) {
     const std::string grammar = "root ::= " + json::serialize(json::value(literal));
-    const json::object answer = shared().post_json("/completion", R"({"prompt":"A B C","grammar":)" +
-                                                                      json::serialize(json::value(grammar)) +
-                                                                      R"(,"stop":)" + stops + "}");
+    const json::object answer = openai_server().post_json(
+        "/completion", R"({"prompt":"A B C","grammar":)" + json::serialize(json::value(grammar)) +
+                           R"(,"stop":)" + stops + "}");
     return str(answer.at("content"));
   };
   EXPECT_EQ(text(" L M N O P Q R S", R"(["O P Q"])"), " L M N ");
@@ -495,7 +495,7 @@ TEST(OpenAi, StopStringsInForcedStreams) {
 
 TEST(OpenAi, ALogitBiasForcesAndForbids) {
   const auto first = [](const std::string& bias) {
-    return str(shared()
+    return str(openai_server()
                    .post_json("/v1/completions",
                               R"({"prompt":"ab","max_tokens":1,"temperature":0,"logit_bias":)" + bias + "}")
                    .at("choices")
@@ -503,12 +503,12 @@ TEST(OpenAi, ALogitBiasForcesAndForbids) {
                    .at("text"));
   };
   EXPECT_EQ(first(R"({"65":100})"),
-            str(shared().post_json("/detokenize", R"({"tokens":[65]})").at("content")));
+            str(openai_server().post_json("/detokenize", R"({"tokens":[65]})").at("content")));
   EXPECT_NE(first(R"({"65":100,"66":1000})"), first(R"({"65":100})"));
 }
 
 TEST(OpenAi, AStopStringEndsTheTextBeforeIt) {
-  const json::object whole = shared().post_json(
+  const json::object whole = openai_server().post_json(
       "/completion",
       R"({"prompt":"ab","n_predict":24,"temperature":0,"ignore_eos":true,"return_tokens":true})");
   const std::string text = str(whole.at("content"));
@@ -518,7 +518,7 @@ TEST(OpenAi, AStopStringEndsTheTextBeforeIt) {
   ASSERT_NE(at, std::string::npos);
   const std::string stop = text.substr(at, 1);
   const std::string expected = text.substr(0, text.find(stop));
-  const json::object cut = shared().post_json(
+  const json::object cut = openai_server().post_json(
       "/v1/completions",
       R"({"prompt":"ab","max_tokens":24,"temperature":0,"ignore_eos":true,"stop":[")" + stop + R"("]})");
   EXPECT_EQ(str(cut.at("choices").at(0).at("text")), expected);
@@ -526,21 +526,23 @@ TEST(OpenAi, AStopStringEndsTheTextBeforeIt) {
 }
 
 TEST(OpenAi, ModelsAreListedAndFound) {
-  const json::object list = json::parse(shared().get("/v1/models").body).as_object();
+  const json::object list = json::parse(openai_server().get("/v1/models").body).as_object();
   EXPECT_EQ(list.at("object"), "list");
   EXPECT_EQ(list.at("data").at(0).at("id"), "tiny");
-  EXPECT_EQ(shared().get("/v1/models/tiny").status, 200);
-  const HttpReply unknown = shared().get("/v1/models/other");
+  EXPECT_EQ(openai_server().get("/v1/models/tiny").status, 200);
+  const HttpReply unknown = openai_server().get("/v1/models/other");
   EXPECT_EQ(unknown.status, 404);
   EXPECT_EQ(json::parse(unknown.body).at("error").at("code"), "model_not_found");
-  EXPECT_EQ(shared().post("/v1/completions", R"({"model":"alias","prompt":"a","max_tokens":1})").status, 200);
+  EXPECT_EQ(
+      openai_server().post("/v1/completions", R"({"model":"alias","prompt":"a","max_tokens":1})").status,
+      200);
 }
 
 TEST(OpenAi, AScoredPromptHasOneEntryBehindItWhateverWasDrawn) {
   // What lm-eval asks: the entries of the prompt are those but the last.
   const std::string ask = R"({"prompt":"hello you","echo":true,"logprobs":1,"max_tokens":1,"temperature":0)";
   const auto tokens = [&](const std::string& more) {
-    const json::object answer = shared().post_json("/v1/completions", ask + more + "}");
+    const json::object answer = openai_server().post_json("/v1/completions", ask + more + "}");
     return answer.at("choices").at(0).at("logprobs").at("token_logprobs").as_array();
   };
   const json::array drawn = tokens(R"(,"ignore_eos":true)");
@@ -550,20 +552,20 @@ TEST(OpenAi, AScoredPromptHasOneEntryBehindItWhateverWasDrawn) {
 }
 
 TEST(OpenAi, PlainCompletionsObeyGrammarsToo) {
-  const json::object answer = shared().post_json(
+  const json::object answer = openai_server().post_json(
       "/v1/completions",
       R"({"prompt":"a","max_tokens":40,"grammar":"root ::= \" L M N O P Q\"","stop":"O P"})");
   EXPECT_EQ(answer.at("choices").at(0).at("text"), " L M N ") << json::serialize(answer);
 }
 
 TEST(OpenAi, ClientsThatCountTokensCanDoSo) {
-  const json::value info = json::parse(shared().get("/tokenizer_info").body);
+  const json::value info = json::parse(openai_server().get("/tokenizer_info").body);
   EXPECT_EQ(info.at("eos_token"), "<|im_end|>");
   const json::object counted =
-      shared().post_json("/tokenize", R"({"prompt":"hello","add_special_tokens":false})");
+      openai_server().post_json("/tokenize", R"({"prompt":"hello","add_special_tokens":false})");
   EXPECT_EQ(counted.at("count"), 3) << "he, ll, o";
   const json::object spelt =
-      shared().post_json("/detokenize", R"({"tokens":)" + json::serialize(counted.at("tokens")) + "}");
+      openai_server().post_json("/detokenize", R"({"tokens":)" + json::serialize(counted.at("tokens")) + "}");
   EXPECT_EQ(spelt.at("prompt"), "hello");
 }
 

@@ -15,10 +15,6 @@ TestServer& dialect_server() {
   return server;
 }
 
-/// Fields that make any model say `text`.
-std::string saying(const std::string& text) {
-  return R"("grammar":)" + json::serialize(json::value("root ::= " + json::serialize(json::value(text))));
-}
 const std::string kCall = "Well.<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call>";
 
 std::string anthropic(const std::string& more) {

@@ -6,7 +6,7 @@
 namespace quipu::test {
 namespace {
 
-TestServer& shared() {
+TestServer& responses_server() {
   static TestServer server([] {
     ServerSettings settings;
     settings.context = 1024;
@@ -15,19 +15,16 @@ TestServer& shared() {
   return server;
 }
 
-std::string saying(const std::string& text) {
-  return R"("grammar":)" + json::serialize(json::value("root ::= " + json::serialize(json::value(text))));
-}
 std::string request(const std::string& more, const std::string& input = R"("hello")") {
   return R"({"model":"tiny","input":)" + input + (more.empty() ? "" : "," + more) + "}";
 }
-const std::string kTools =
+const std::string kResponseTools =
     R"("tools":[{"type":"function","name":"f","description":"d","parameters":{"type":"object","properties":{"a":{"type":"integer"}}}}])";
 const std::string kThoughtAndCall =
     "Well.<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call>";
 
 TEST(Responses, HaveTheDocumentedShape) {
-  const json::object answer = shared().post_json(
+  const json::object answer = responses_server().post_json(
       "/v1/responses",
       request(saying("yes") + R"(,"instructions":"be kind","metadata":{"k":"v"},"temperature":0.5)"));
   EXPECT_EQ(answer.at("object"), "response") << json::serialize(answer);
@@ -45,15 +42,15 @@ TEST(Responses, HaveTheDocumentedShape) {
   EXPECT_EQ(usage.at("total_tokens").as_int64(),
             usage.at("input_tokens").as_int64() + usage.at("output_tokens").as_int64());
   // The same prompt as the chat of these two messages.
-  const json::object chat = shared().post_json(
+  const json::object chat = responses_server().post_json(
       "/v1/chat/completions",
       R"({"max_tokens":1,"messages":[{"role":"system","content":"be kind"},{"role":"user","content":"hello"}]})");
   EXPECT_EQ(usage.at("input_tokens"), chat.at("usage").at("prompt_tokens"));
 }
 
 TEST(Responses, WhatIsCutIsIncomplete) {
-  const json::object answer =
-      shared().post_json("/v1/responses", request(saying("a longer answer") + R"(,"max_output_tokens":3)"));
+  const json::object answer = responses_server().post_json(
+      "/v1/responses", request(saying("a longer answer") + R"(,"max_output_tokens":3)"));
   EXPECT_EQ(answer.at("status"), "incomplete");
   EXPECT_EQ(answer.at("incomplete_details").at("reason"), "max_output_tokens");
   EXPECT_EQ(answer.at("usage").at("output_tokens"), 3);
@@ -61,7 +58,7 @@ TEST(Responses, WhatIsCutIsIncomplete) {
 
 TEST(Responses, ATurnWithACallIsOneConversation) {
   const json::object answer =
-      shared().post_json("/v1/responses", request(saying(kThoughtAndCall) + "," + kTools));
+      responses_server().post_json("/v1/responses", request(saying(kThoughtAndCall) + "," + kResponseTools));
   const json::array& output = answer.at("output").as_array();
   ASSERT_EQ(output.size(), 2u) << json::serialize(answer);
   EXPECT_EQ(output[0].at("content").at(0).at("text"), "Well.");
@@ -73,11 +70,11 @@ TEST(Responses, ATurnWithACallIsOneConversation) {
   for (const json::value& item : output) input.push_back(item);
   input.push_back(
       json::object{{"type", "function_call_output"}, {"call_id", output[1].at("call_id")}, {"output", "42"}});
-  const json::object next = shared().post_json(
-      "/v1/responses", request(saying("It is 42.") + "," + kTools, json::serialize(input)));
+  const json::object next = responses_server().post_json(
+      "/v1/responses", request(saying("It is 42.") + "," + kResponseTools, json::serialize(input)));
   EXPECT_EQ(next.at("output").at(0).at("content").at(0).at("text"), "It is 42.") << json::serialize(next);
   // As the chat of the same messages.
-  const json::object chat = shared().post_json(
+  const json::object chat = responses_server().post_json(
       "/v1/chat/completions",
       R"({"max_tokens":1,"messages":[{"role":"user","content":"hello"},{"role":"assistant","content":"Well.","tool_calls":[)"
       R"({"id":")" +
@@ -89,8 +86,8 @@ TEST(Responses, ATurnWithACallIsOneConversation) {
 }
 
 TEST(Responses, EventsAreNumberedAndJoinToTheWhole) {
-  const HttpReply reply =
-      shared().post("/v1/responses", request(R"("stream":true,)" + saying(kThoughtAndCall) + "," + kTools));
+  const HttpReply reply = responses_server().post(
+      "/v1/responses", request(R"("stream":true,)" + saying(kThoughtAndCall) + "," + kResponseTools));
   ASSERT_EQ(reply.status, 200) << reply.body;
   const std::vector<json::object> events = events_of(reply.body);
   std::string types, text, arguments;
@@ -139,7 +136,7 @@ TEST(Responses, ReasoningIsAnItemOfItsOwn) {
 }
 
 TEST(Responses, ASchemaIsObeyed) {
-  const json::object answer = shared().post_json(
+  const json::object answer = responses_server().post_json(
       "/v1/responses",
       request(
           R"("seed":3,"text":{"format":{"type":"json_schema","name":"x","schema":{"type":"object","properties":)"
@@ -165,13 +162,13 @@ TEST(Responses, WhatCannotBeObeyedIsNamed) {
       {R"({"input":"x","temperature":-1})", "temperature"},
   };
   for (const auto& [body, message] : cases) {
-    const HttpReply reply = shared().post("/v1/responses", body);
+    const HttpReply reply = responses_server().post("/v1/responses", body);
     EXPECT_EQ(reply.status, 400) << body;
     EXPECT_NE(str(json::parse(reply.body).at("error").at("message")).find(message), std::string::npos)
         << reply.body;
   }
-  const HttpReply overflow =
-      shared().post("/v1/responses", R"({"stream":true,"input":")" + std::string(3000, 'x') + R"("})");
+  const HttpReply overflow = responses_server().post(
+      "/v1/responses", R"({"stream":true,"input":")" + std::string(3000, 'x') + R"("})");
   EXPECT_EQ(overflow.status, 400);
   EXPECT_EQ(json::parse(overflow.body).at("error").at("code"), "context_length_exceeded");
 }

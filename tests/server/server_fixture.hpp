@@ -140,6 +140,11 @@ class TestServer {
   std::unique_ptr<server::Server> server_;
 };
 
+/// Fields of a request that make any model say `text`.
+inline std::string saying(const std::string& text) {
+  return R"("grammar":)" + json::serialize(json::value("root ::= " + json::serialize(json::value(text))));
+}
+
 inline std::string str(const json::value& value) { return json::value_to<std::string>(value); }
 
 /// The objects of a server-sent event stream; "[DONE]" is left out.

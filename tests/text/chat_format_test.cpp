@@ -8,6 +8,7 @@
 #include <map>
 
 #include "core/error.hpp"
+#include "golden_clock.hpp"
 #include "output_cases.hpp"
 #include "shared_vectors.hpp"
 
@@ -187,17 +188,6 @@ const Data& member(const Data& value, const char* key) {
   return found == nullptr ? none : *found;
 }
 
-/// The conversation a golden was made with; its clock stands at 2026-01-15 12:00.
-std::tm golden_clock() {
-  std::tm now{};
-  now.tm_year = 126;
-  now.tm_mday = 15;
-  now.tm_hour = 12;
-  now.tm_wday = 4;
-  now.tm_yday = 14;
-  return now;
-}
-
 // Python: json.dumps([tool["function"] for tool in tools], indent=4), as the card of Firefunction v2 has it.
 constexpr const char* kFunctionsText = R"([
     {
@@ -216,11 +206,11 @@ TEST(ChatFormat, ToolsAreGivenAsFunctionsWhereTheTemplateReadsThose) {
   EXPECT_TRUE(format.capabilities().functions_variable);
   EXPECT_TRUE(format.capabilities().tools);
   const char* messages = R"([{"role": "user", "content": "Hi"}])";
-  const text::Prompt prompt = format.prompt(conversation(messages, kGetTime), golden_clock);
+  const text::Prompt prompt = format.prompt(conversation(messages, kGetTime), test::golden_clock);
   EXPECT_EQ(prompt.rendered.text, std::string(kFunctionsText) + "|2026-01-15 12:00:00[user]Hi");
   // What a tool's author wrote is not the template's.
   EXPECT_EQ(prompt.rendered.trusted.front().begin, std::string(kFunctionsText).size());
-  EXPECT_EQ(format.prompt(conversation(messages), golden_clock).rendered.text,
+  EXPECT_EQ(format.prompt(conversation(messages), test::golden_clock).rendered.text,
             "|2026-01-15 12:00:00[user]Hi");
   // Read only where there are any; and not at all where tools are shown as such.
   const text::ChatTemplate optional_one(
@@ -263,11 +253,11 @@ TEST(ChatFormat, FirefunctionGetsItsVariables) {
       ASSERT_NE(place, std::string::npos);
       from_tools.replace(place, golden_text.size(), text);
     }
-    EXPECT_EQ(format.prompt(input, golden_clock).rendered.text, from_tools);
+    EXPECT_EQ(format.prompt(input, test::golden_clock).rendered.text, from_tools);
     // chat_template_kwargs stand above both.
     for (const char* name : {"functions", "datetime"})
       input.template_arguments.emplace_back(name, member(arguments, name));
-    EXPECT_EQ(format.prompt(input, golden_clock).rendered.text, *expected);
+    EXPECT_EQ(format.prompt(input, test::golden_clock).rendered.text, *expected);
     ++same;
   }
   EXPECT_EQ(same, 5);
@@ -314,7 +304,8 @@ TEST(ChatFormat, SharedTemplatesGiveThePromptsOfHuggingFace) {
                                    !can.tool_role || (calls && can.empty_content_is_none)))
         continue;
       if (!can.reasoning_key.empty() && can.reasoning_key != "reasoning_content") continue;
-      EXPECT_EQ(format.prompt(given, golden_clock).rendered.text, *expected) << file << ", " << input->first;
+      EXPECT_EQ(format.prompt(given, test::golden_clock).rendered.text, *expected)
+          << file << ", " << input->first;
       ++same;
     }
   }

@@ -4,6 +4,7 @@
 #include <boost/json.hpp>
 #include <map>
 
+#include "golden_clock.hpp"
 #include "shared_vectors.hpp"
 #include "text/jinja/jinja.hpp"
 
@@ -14,17 +15,6 @@ namespace json = boost::json;
 using text::jinja::Data;
 using text::jinja::Template;
 using text::jinja::TemplateError;
-
-/// 2026-01-15 12:00:00, a Thursday: where the goldens' clock stands.
-std::tm golden_clock() {
-  std::tm now{};
-  now.tm_year = 126;
-  now.tm_mday = 15;
-  now.tm_hour = 12;
-  now.tm_wday = 4;
-  now.tm_yday = 14;
-  return now;
-}
 
 const Data& member(const Data& object, std::string_view key) {
   static const Data none;
@@ -55,7 +45,7 @@ void check(const Template& compiled, const Template::Variables& variables, const
   const Data& output = member(golden, "output");
   const Data& error = member(golden, "error");
   try {
-    const text::Rendered rendered = compiled.render(variables, {}, golden_clock);
+    const text::Rendered rendered = compiled.render(variables, {}, test::golden_clock);
     if (std::holds_alternative<Data::Text>(output.value)) {
       ++tally.outputs;
       EXPECT_EQ(rendered.text, text_of(output)) << where;

@@ -10,6 +10,7 @@
 
 namespace quipu::text::jinja {
 
+namespace filters {  // many are named as methods are
 namespace {
 
 using C = Context;
@@ -289,8 +290,9 @@ const FilterEntry kFilters[] = {
 };
 
 }  // namespace
+}  // namespace filters
 
-std::span<const FilterEntry> text_filters() { return kFilters; }
+std::span<const FilterEntry> text_filters() { return filters::kFilters; }
 
 const FilterEntry* find_filter(std::string_view name) {
   for (const std::span<const FilterEntry> table : {text_filters(), list_filters()})
