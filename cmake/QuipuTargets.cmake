@@ -53,11 +53,12 @@ function(quipu_unity target files)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${QUIPU_UNITY} UNITY_BUILD_BATCH_SIZE ${files})
 endfunction()
 
-# quipu_library(name [FAST|UNHURRIED] [DEPENDS lib...]): every .cpp below the current folder, as one static library.
-# FAST ones have loops over numbers or bytes; the others take a fifth less time to compile with -O2 than with Release's
-# -O3. UNHURRIED ones spend little of a test's time: sanitizer builds do not optimise them.
+# quipu_library(name [FAST] [UNHURRIED|SERIAL] [DEPENDS lib...]): every .cpp below the current folder, as one static
+# library. FAST ones have loops over numbers or bytes; the others take a fifth less time to compile with -O2 than with
+# Release's -O3. UNHURRIED ones spend little of a test's time: sanitizer builds do not optimise them. Nor does that of
+# the thread sanitizer optimise SERIAL ones, which start no threads and have no tests of their own there.
 function(quipu_library name)
-  cmake_parse_arguments(ARG "FAST;UNHURRIED" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "FAST;UNHURRIED;SERIAL" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   if(sources)
     add_library(quipu_${name} STATIC ${sources})
@@ -66,7 +67,7 @@ function(quipu_library name)
     if(NOT ARG_FAST)
       target_compile_options(quipu_${name} PRIVATE $<$<CONFIG:Release>:-O2>)
     endif()
-    if(ARG_UNHURRIED AND QUIPU_SANITIZE)
+    if((ARG_UNHURRIED AND QUIPU_SANITIZE) OR (ARG_SERIAL AND QUIPU_SANITIZE STREQUAL "thread"))
       target_compile_options(quipu_${name} PRIVATE -O0)
     endif()
   else()
