@@ -42,16 +42,17 @@ if(QUIPU_FUZZ AND CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND QUIPU_SANITIZE MATCH
   set(QUIPU_UNSEEN -fno-sanitize=fuzzer-no-link)  # for what no fuzzer runs, and for what has no branches to see
 endif()
 
-# quipu_unity(target files): compiles the sources of a target that many together. Where few cores build, a batch holds
-# twice as many: most of the work is what batches repeat (headers, templates). Many cores would wait for the longest,
-# and together need more memory (up to 1.1 GB a batch).
-cmake_host_system_information(RESULT QUIPU_CORES QUERY NUMBER_OF_LOGICAL_CORES)
+# quipu_unity(target files): compiles the sources of a target that many together. Half as many would take a fifth longer
+# on two cores: headers and templates are repeated in each batch.
 function(quipu_unity target files)
-  if(QUIPU_CORES LESS_EQUAL 4)
-    math(EXPR files "2 * ${files}")
-  endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${QUIPU_UNITY} UNITY_BUILD_BATCH_SIZE ${files})
 endfunction()
+
+# A batch takes up to 1.1 GB to compile: where memory is short, fewer at a time.
+cmake_host_system_information(RESULT megabytes QUERY TOTAL_PHYSICAL_MEMORY)
+math(EXPR batches "${megabytes} / 1200 + 1")
+set_property(GLOBAL APPEND PROPERTY JOB_POOLS compile=${batches})
+set(CMAKE_JOB_POOL_COMPILE compile)
 
 # quipu_library(name [FAST] [UNHURRIED|SERIAL] [DEPENDS lib...]): every .cpp below the current folder, as one static
 # library. FAST ones have loops over numbers or bytes; the others take a fifth less time to compile with -O2 than with
@@ -63,7 +64,7 @@ function(quipu_library name)
   if(sources)
     add_library(quipu_${name} STATIC ${sources})
     target_link_libraries(quipu_${name} PUBLIC quipu_flags ${ARG_DEPENDS})
-    quipu_unity(quipu_${name} 6)
+    quipu_unity(quipu_${name} 12)
     if(NOT ARG_FAST)
       target_compile_options(quipu_${name} PRIVATE $<$<CONFIG:Release>:-O2>)
     endif()
@@ -98,7 +99,7 @@ function(quipu_test name)
   endif()
   quipu_test_support()
   add_executable(${name}_test ${sources})
-  quipu_unity(${name}_test 5)
+  quipu_unity(${name}_test 10)
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPENDS} quipu_test_support GTest::gtest GTest::gtest_main)
   # What is tested keeps its own flags; the tests themselves would take half as long again to compile with -O3.
   if(QUIPU_SANITIZE)
