@@ -11,6 +11,7 @@
 #include "backends/cpu_emulated.hpp"
 #include "core/cpu_features.hpp"
 #include "engine_fixture.hpp"
+#include "support.hpp"
 
 namespace quipu::engine {
 namespace {
@@ -203,7 +204,7 @@ TEST(LogitBytes, AreTheSameTwentyTimes) {
 TEST(LogitBytes, OfQuantisedWeightsAreTheSameOnEveryInstructionSet) {
   for (const DType dtype : weight_types(true)) {
     const auto model = model_of(dtype);
-    const Request request = greedy(random_prompt(2, 40), 3);
+    const Request request = greedy(random_prompt(2, 40 / test::kSanitizerShare), 3);
     const Trace expected = trace_with(backends::kernels_baseline(), model, request, 64);
     for (const Isa isa : available_isas())
       if (isa != Isa::amx) {
