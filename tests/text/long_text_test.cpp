@@ -66,8 +66,7 @@ TEST_P(LongTexts, GiveTheIdsOfShorterRunsFromASmallStack) {
       EXPECT_TRUE(std::equal(quarter.begin(), quarter.end() - 8, whole.begin()))
           << testing::PrintToString(text.unit);
       if (text.unit != "\xff") {
-        EXPECT_EQ(tokenizer->decode(whole), repeat(text.unit, count))
-            << testing::PrintToString(text.unit);
+        EXPECT_EQ(tokenizer->decode(whole), repeat(text.unit, count)) << testing::PrintToString(text.unit);
       }
     }
   });
