@@ -59,14 +59,14 @@ TEST_P(LongTexts, GiveTheIdsOfShorterRunsFromASmallStack) {
   const auto tokenizer = test::load_vocabulary(GetParam());
   run_on_small_stack([&] {
     for (const LongText& text : long_texts()) {
-      const std::size_t count = text.count / test::kSanitizerShare;
-      const auto whole = tokenizer->encode(repeat(text.unit, count), {false, false});
-      const auto quarter = tokenizer->encode(repeat(text.unit, count / 4), {false, false});
+      const auto whole = tokenizer->encode(repeat(text.unit, text.count), {false, false});
+      const auto quarter = tokenizer->encode(repeat(text.unit, text.count / 4), {false, false});
       ASSERT_GT(quarter.size(), 8u);
       EXPECT_TRUE(std::equal(quarter.begin(), quarter.end() - 8, whole.begin()))
           << testing::PrintToString(text.unit);
       if (text.unit != "\xff") {
-        EXPECT_EQ(tokenizer->decode(whole), repeat(text.unit, count)) << testing::PrintToString(text.unit);
+        EXPECT_EQ(tokenizer->decode(whole), repeat(text.unit, text.count))
+            << testing::PrintToString(text.unit);
       }
     }
   });
