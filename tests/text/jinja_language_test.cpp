@@ -1,6 +1,7 @@
 // The language, point by point, against Python's Jinja2 (tools/goldens/make_jinja_goldens.py).
 #include <gtest/gtest.h>
 
+#include "golden_clock.hpp"
 #include "shared_vectors.hpp"
 #include "text/jinja/jinja.hpp"
 
@@ -10,16 +11,6 @@ namespace {
 using text::jinja::Data;
 using text::jinja::Template;
 using text::jinja::TemplateError;
-
-std::tm language_clock() {
-  std::tm now{};
-  now.tm_year = 126;
-  now.tm_mday = 15;
-  now.tm_hour = 12;
-  now.tm_wday = 4;
-  now.tm_yday = 14;
-  return now;
-}
 
 const Data* find_member_of(const Data& object, std::string_view key) {
   for (const auto& [name, value] : std::get<Data::Mapping>(object.value))
@@ -56,7 +47,7 @@ TEST(JinjaLanguage, EveryPointIsAsInPython) {
     const std::string& source = text_of(find_member_of(item, "template"));
     const Data* output = find_member_of(item, "output");
     try {
-      const text::Rendered rendered = Template(source).render(variables, {}, language_clock);
+      const text::Rendered rendered = Template(source).render(variables, {}, test::golden_clock);
       if (output == nullptr) {
         ADD_FAILURE() << source << ": rendered as " << rendered.text << ", expected an error of kind "
                       << text_of(find_member_of(item, "error"));
