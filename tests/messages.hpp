@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,12 +13,15 @@
 
 namespace quipu::test {
 
-/// The message of the Error that `action` must end with, of that code; "(no error)" where it ends with none.
-inline std::string message_of(const std::function<void()>& action, ErrorCode expected) {
+/// The message of the Error that `action` must end with, of that code if one is given; "(no error)" where it
+/// ends with none.
+inline std::string message_of(const std::function<void()>& action, std::optional<ErrorCode> expected = {}) {
   try {
     action();
   } catch (const Error& error) {
-    EXPECT_EQ(to_string(error.code()), to_string(expected)) << error.message();
+    if (expected) {
+      EXPECT_EQ(to_string(error.code()), to_string(*expected)) << error.message();
+    }
     return error.message();
   }
   return "(no error)";

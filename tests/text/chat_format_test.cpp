@@ -4,11 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <map>
 
-#include "core/error.hpp"
 #include "golden_clock.hpp"
+#include "messages.hpp"
 #include "output_cases.hpp"
 #include "shared_vectors.hpp"
 
@@ -53,15 +52,6 @@ std::string prompt(const char* source, const text::Conversation& input) {
   return text::ChatFormat(chat).prompt(input).rendered.text;
 }
 
-std::string error_of(const std::function<void()>& task) {
-  try {
-    task();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "no error";
-}
-
 TEST(ChatFormat, SystemTextGoesBeforeTheUsersWhereThereIsNoSuchRole) {
   const auto input =
       conversation(R"([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}])");
@@ -74,7 +64,8 @@ TEST(ChatFormat, SystemTextGoesBeforeTheUsersWhereThereIsNoSuchRole) {
 TEST(ChatFormat, WhatTheTemplateRefusesIsItsError) {
   const auto input = conversation(R"([{"role": "user", "content": "a"}, {"role": "user", "content": "b"},
                                       {"role": "assistant", "content": "c"}])");
-  EXPECT_NE(error_of([&] { prompt(kTwoRoles, input); }).find("roles must alternate"), std::string::npos);
+  EXPECT_NE(test::message_of([&] { prompt(kTwoRoles, input); }).find("roles must alternate"),
+            std::string::npos);
 }
 
 TEST(ChatFormat, ToolsAreDescribedInWordsWhereTheTemplateShowsNone) {
@@ -145,15 +136,17 @@ TEST(ChatFormat, AFinalMessageIsContinuedWhereItEnds) {
   const text::Prompt thought = text::ChatFormat(thinks).prompt(input);
   EXPECT_EQ(thought.rendered.text, "[user]U[assistant](Let me");
   EXPECT_EQ(thought.start, text::OutputStart::reasoning);
-  EXPECT_NE(error_of([&] { format.prompt(input); }).find("cannot be continued"), std::string::npos);
+  EXPECT_NE(test::message_of([&] { format.prompt(input); }).find("cannot be continued"), std::string::npos);
   input.messages.pop_back();
-  EXPECT_NE(error_of([&] { format.prompt(input); }).find("expected one of an assistant"), std::string::npos);
+  EXPECT_NE(test::message_of([&] { format.prompt(input); }).find("expected one of an assistant"),
+            std::string::npos);
 }
 
 TEST(ChatFormat, PicturesAreRefused) {
   const auto input = conversation(
       R"([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {}}]}])");
-  EXPECT_NE(error_of([&] { prompt(kChatMl, input); }).find("a part of type image"), std::string::npos);
+  EXPECT_NE(test::message_of([&] { prompt(kChatMl, input); }).find("a part of type image"),
+            std::string::npos);
 }
 
 TEST(ChatFormat, PartsOfAUsersTextAreJoinedUnlessTheTemplateTakesThem) {

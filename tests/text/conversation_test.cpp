@@ -4,9 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
-#include "core/error.hpp"
+#include "messages.hpp"
 #include "text/chat_template.hpp"
 
 namespace quipu {
@@ -17,15 +15,6 @@ using text::jinja::parse_json;
 
 std::vector<text::Message> messages_from(const char* json) {
   return text::read_messages(parse_json(json, "messages"));
-}
-
-std::string refusal_of(const std::function<void()>& task) {
-  try {
-    task();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "no error";
 }
 
 TEST(Conversation, ReadsTheFormsOfOpenAi) {
@@ -49,7 +38,7 @@ TEST(Conversation, ReadsTheFormsOfOpenAi) {
 }
 
 TEST(Conversation, NamesThePlaceOfWhatIsWrong) {
-  const auto said = [](const char* json) { return refusal_of([&] { messages_from(json); }); };
+  const auto said = [](const char* json) { return test::message_of([&] { messages_from(json); }); };
   EXPECT_EQ(said(R"({})"), "messages is an object, expected a list");
   EXPECT_EQ(said(R"([{"role": "user"}, 3])"), "messages[1] is an integer, expected an object");
   EXPECT_EQ(said(R"([{"content": "x"}])"), "messages[0] has no \"role\"");
@@ -62,7 +51,7 @@ TEST(Conversation, NamesThePlaceOfWhatIsWrong) {
   EXPECT_EQ(said(R"([{"role": "user", "tool_calls": [{"function": {"name": "f"}}]}])"),
             "messages[0] has role user and tool_calls, expected role assistant");
   const auto tools = [](const char* json) {
-    return refusal_of([&] { text::read_tools(parse_json(json, "tools")); });
+    return test::message_of([&] { text::read_tools(parse_json(json, "tools")); });
   };
   EXPECT_EQ(tools(R"([{"type": "retrieval"}])"), "tools[0].type is \"retrieval\", expected function");
   EXPECT_EQ(tools(R"([{"type": "function", "function": {"name": "f", "parameters": []}}])"),
@@ -70,7 +59,7 @@ TEST(Conversation, NamesThePlaceOfWhatIsWrong) {
   EXPECT_EQ(tools(R"([{"function": {"name": "f"}}, {"function": {"name": "f"}}])"),
             "tools[1].function.name is \"f\", a name that an earlier tool has");
   EXPECT_NE(tools(R"([{"function": {"name": "</tool_call>"}}])").find("brackets"), std::string::npos);
-  EXPECT_EQ(refusal_of([] { text::read_template_arguments(parse_json(R"({"messages": []})", "")); }),
+  EXPECT_EQ(test::message_of([] { text::read_template_arguments(parse_json(R"({"messages": []})", "")); }),
             "chat_template_kwargs sets messages, which the request itself gives");
 }
 
@@ -80,7 +69,8 @@ TEST(Conversation, PicturesAndSoundAreRefusedWhereTextIsWanted) {
   EXPECT_EQ(messages[0].content.parts[0].kind, text::ContentPart::Kind::image);
   EXPECT_EQ(messages[0].content.parts[0].text, "data:x");
   EXPECT_FALSE(messages[0].content.empty());
-  EXPECT_NE(refusal_of([&] { messages[0].content.text(); }).find("a part of type image"), std::string::npos);
+  EXPECT_NE(test::message_of([&] { messages[0].content.text(); }).find("a part of type image"),
+            std::string::npos);
 }
 
 TEST(Conversation, ToolsKeepTheOrderOfTheirKeys) {
