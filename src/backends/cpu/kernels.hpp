@@ -194,7 +194,6 @@ constexpr int weight_slot(std::uint32_t dtype) {
 
 constexpr bool is_quantized_slot(int slot) { return slot >= 3; }
 
-/// Scratch bytes per thread for a linear of width k, and for attention with these head sizes.
 /// AMX: fewer rows than this are left to the AVX-512 kernels (a tile of few rows costs as much as a full
 /// one).
 inline constexpr std::size_t kAmxRows = 8;
@@ -211,8 +210,12 @@ inline constexpr std::size_t kPanelWeights = 4096, kPanelBlock = 512;
 constexpr std::size_t panel_scratch(std::size_t k) {
   return 2 * kPanelWeights * 2 + 2 * 2 * (k / 16) * 64 + 2 * kPanelBlock * 64;
 }
+/// Tiles of 16 activation rows that share what is read of the panels.
+inline constexpr std::size_t kAmxTiles = 4;
+/// Scratch bytes per thread for a linear of width k.
 constexpr std::size_t linear_scratch(std::size_t k) {
-  const std::size_t tiles = (k + 256) * 32 + 65536 + amx_panels(k) * k * 40;
+  const std::size_t tiles = (k + 256) * (16 + kAmxTiles * 8 + 32) + amx_panels(k) * k * 40 +
+                            2 * kAmxMaxPanels * kAmxTiles * 1024;
   return tiles > panel_scratch(k) ? tiles : panel_scratch(k);
 }
 /// Float weights without AVX-512: a chunk of K of 16 weight rows at most, the sums of a block of rows of
@@ -233,7 +236,7 @@ constexpr std::size_t slot_scratch(const Kernels& kernels, int slot, std::size_t
   if (slot == weight_slot(30)) least(bf16_scratch(k));
   return bytes;
 }
-/// Floats of a span and queries, or the tiles of both: two planes and a turn of floats.
+/// For attention with these head sizes: floats of a span and queries, or the tiles of both: two planes and a turn of floats.
 constexpr std::size_t attention_scratch(std::size_t head_dim, std::size_t v_dim, std::size_t query_rows) {
   const std::size_t d = head_dim + 63, v = v_dim + 63, rows = query_rows + 15;
   return 4 * (64 * (d + v + (d > v ? d : v)) + rows * (d + 2 * v + 4)) + 16384;

@@ -21,7 +21,6 @@ constexpr bool kFourBits<FormatQ4_1> = true;
 template <>
 constexpr bool kFourBits<FormatQ4_K> = true;
 
-constexpr std::size_t kSumChunk = 4;   ///< groups between two visits of an accumulator
 constexpr std::size_t kTileRows = 16;  ///< activation rows of a tile
 constexpr std::size_t kTileInts = 256;
 
@@ -34,6 +33,7 @@ struct AmxShape {
   static constexpr std::size_t kSubsPerGroup = 32 / kSub;
   static constexpr std::size_t kWeightRows = kOneProduct ? 16 : kSub / 4;  ///< of a B tile, 64 bytes each
   static constexpr std::size_t kWeightBytes = kWeightRows * 64;            ///< of a B tile
+  static constexpr std::size_t kChunk = 256 / kSub;  ///< sub-blocks between two visits of an accumulator
 };
 
 /// A group of rows unpacked: dword k / 4 of every row side by side, scales (and minima) by sub-block.
@@ -65,104 +65,154 @@ void make_tiles(const Panel& p, std::size_t subs, std::uint8_t* tiles) {
     }
 }
 
-/// Scales (and scaled sums) of 16 activation rows by sub-block: [subs][16], zeros for rows that are not
-/// there.
+/// A tile of 16 activation rows: planes, and scales (and scaled sums) by sub-block [subs][16], zeros for rows
+/// that are not there.
 struct AmxRows {
   const std::int8_t* q;
+  std::size_t stride;
   float *d, *dsum;
 };
+
+/// The 16 x 16 block of a matrix at row t0 and column c0 with rows and columns exchanged.
+template <class T>
+inline void turned(const T* from, std::size_t width, std::size_t t0, std::size_t rows, std::size_t c0,
+                   __m512i (&v)[16]) {
+  const __mmask16 there = first(width - c0 < 16 ? width - c0 : 16);
+#pragma GCC unroll 16
+  for (std::size_t r = 0; r < 16; ++r)
+    v[r] = r < rows ? _mm512_maskz_loadu_epi32(there, from + (t0 + r) * width + c0) : _mm512_setzero_si512();
+  transpose16(v);
+}
 template <class B>
 void gather_scales(const LinearArgs& a, std::size_t t0, std::size_t rows, const AmxRows& to) {
   using S = AmxShape<B>;
   const QuantizedRows& x = *a.x;
   const std::size_t groups = a.k / 32, subs = a.k / S::kSub;
-  for (std::size_t r = 0; r < kTileRows; ++r)
-    for (std::size_t s = 0; s < subs; ++s) {
-      const bool there = r < rows;
-      const std::size_t row = t0 + r;
-      const float d = there ? x.d[row * groups + s / S::kSubsPerGroup] : 0.0f;
-      to.d[s * kTileRows + r] = d;
-      if constexpr (S::F::kMin) {
-        if constexpr (S::kSub == 32)
-          to.dsum[s * kTileRows + r] = there ? x.dsum[row * groups + s] : 0.0f;
-        else
-          to.dsum[s * kTileRows + r] = there ? d * static_cast<float>(x.sum16[row * subs + s]) : 0.0f;
+  __m512i v[16];
+  for (std::size_t g = 0; g < groups; g += 16) {
+    turned(x.d, groups, t0, rows, g, v);
+    const std::size_t count = groups - g < 16 ? groups - g : 16;
+    for (std::size_t i = 0; i < count; ++i)
+      for (std::size_t j = 0; j < S::kSubsPerGroup; ++j)
+        _mm512_storeu_si512(to.d + ((g + i) * S::kSubsPerGroup + j) * kTileRows, v[i]);
+  }
+  if constexpr (S::F::kMin) {
+    for (std::size_t s = 0; s < subs; s += 16) {
+      const std::size_t count = subs - s < 16 ? subs - s : 16;
+      if constexpr (S::kSub == 32)
+        turned(x.dsum, groups, t0, rows, s, v);
+      else
+        turned(x.sum16, subs, t0, rows, s, v);
+      for (std::size_t i = 0; i < count; ++i) {
+        __m512 sum = _mm512_castsi512_ps(v[i]);
+        if constexpr (S::kSub == 16)
+          sum = _mm512_mul_ps(_mm512_loadu_ps(to.d + (s + i) * kTileRows), _mm512_cvtepi32_ps(v[i]));
+        _mm512_storeu_ps(to.dsum + (s + i) * kTileRows, sum);
       }
     }
-}
-
-/// Sums of `count` sub-blocks from `s0` for two tiles of the accumulators, through tiles 0..3 (see the
-/// callers): one product: (rows 0, panel 0), (rows 0, panel 1), (rows 1, panel 0), (rows 1, panel 1); two
-/// products: (panel 0: lo, hi), (panel 1: lo, hi) of one tile of rows.
-template <class B>
-inline void sums_one_product(const std::int8_t* q0, const std::int8_t* q1, std::size_t stride,
-                             const std::uint8_t* w0, const std::uint8_t* w1, std::size_t s0,
-                             std::size_t count, std::int32_t* out) {
-  using S = AmxShape<B>;
-  for (std::size_t i = 0; i < count; ++i, out += 4 * kTileInts) {
-    const std::size_t s = s0 + i;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    _tile_loadd(4, q0 + s * 64, stride);
-    _tile_loadd(6, w0 + s * S::kWeightBytes, 64);
-    _tile_loadd(7, w1 + s * S::kWeightBytes, 64);
-    _tile_loadd(5, q1 + s * 64, stride);
-    if constexpr (S::F::kZero == 0) {
-      _tile_dpbsud(0, 4, 6);
-      _tile_dpbsud(1, 4, 7);
-      _tile_dpbsud(2, 5, 6);
-      _tile_dpbsud(3, 5, 7);
-    } else {
-      _tile_dpbssd(0, 4, 6);
-      _tile_dpbssd(1, 4, 7);
-      _tile_dpbssd(2, 5, 6);
-      _tile_dpbssd(3, 5, 7);
-    }
-    _tile_stored(0, out, 64);
-    _tile_stored(1, out + kTileInts, 64);
-    _tile_stored(2, out + 2 * kTileInts, 64);
-    _tile_stored(3, out + 3 * kTileInts, 64);
   }
 }
-template <class B>
-inline void sums_two_products(const std::int8_t* q, std::size_t stride, const std::uint8_t* w0,
-                              const std::uint8_t* w1, std::size_t s0, std::size_t count, std::int32_t* out) {
-  using S = AmxShape<B>;
-  for (std::size_t i = 0; i < count; ++i, out += 4 * kTileInts) {
-    const std::size_t s = s0 + i;
-    const std::int8_t* lo = q + s / S::kSubsPerGroup * 64 + s % S::kSubsPerGroup * S::kSub;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    _tile_loadd(4, lo, stride);
-    _tile_loadd(6, w0 + s * S::kWeightBytes, 64);
-    _tile_loadd(5, lo + 32, stride);
-    _tile_loadd(7, w1 + s * S::kWeightBytes, 64);
+
+/// A chunk of sub-blocks of one tile of results: its operands, and where its accumulators are.
+struct AmxUnit {
+  const AmxRows* x;
+  const AmxPanel* w;
+  std::size_t s0, count;
+  float *acc, *accm;
+};
+
+// Tiles are named in the instruction, so what takes turns stands twice.
+template <bool unsigned_weights>
+inline void one_product_even(const std::int8_t* x, std::size_t stride, const std::uint8_t* w,
+                             std::int32_t* out) {
+  _tile_zero(0);
+  _tile_loadd(4, x, stride);
+  _tile_loadd(6, w, 64);
+  if constexpr (unsigned_weights)
+    _tile_dpbsud(0, 4, 6);
+  else
     _tile_dpbssd(0, 4, 6);
-    _tile_dpbssd(1, 5, 6);
-    _tile_dpbssd(2, 4, 7);
-    _tile_dpbssd(3, 5, 7);
-    _tile_stored(0, out, 64);
-    _tile_stored(1, out + kTileInts, 64);
-    _tile_stored(2, out + 2 * kTileInts, 64);
-    _tile_stored(3, out + 3 * kTileInts, 64);
+  _tile_stored(0, out, 64);
+}
+template <bool unsigned_weights>
+inline void one_product_odd(const std::int8_t* x, std::size_t stride, const std::uint8_t* w,
+                            std::int32_t* out) {
+  _tile_zero(1);
+  _tile_loadd(5, x, stride);
+  _tile_loadd(7, w, 64);
+  if constexpr (unsigned_weights)
+    _tile_dpbsud(1, 5, 7);
+  else
+    _tile_dpbssd(1, 5, 7);
+  _tile_stored(1, out, 64);
+}
+/// Sums with lo, then those with hi.
+inline void two_products_even(const std::int8_t* lo, std::size_t stride, const std::uint8_t* w,
+                              std::int32_t* out) {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_loadd(6, w, 64);
+  _tile_loadd(4, lo, stride);
+  _tile_dpbssd(0, 4, 6);
+  _tile_loadd(5, lo + 32, stride);
+  _tile_dpbssd(1, 5, 6);
+  _tile_stored(0, out, 64);
+  _tile_stored(1, out + kTileInts, 64);
+}
+inline void two_products_odd(const std::int8_t* lo, std::size_t stride, const std::uint8_t* w,
+                             std::int32_t* out) {
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_loadd(7, w, 64);
+  _tile_loadd(4, lo, stride);
+  _tile_dpbssd(2, 4, 7);
+  _tile_loadd(5, lo + 32, stride);
+  _tile_dpbssd(3, 5, 7);
+  _tile_stored(2, out, 64);
+  _tile_stored(3, out + kTileInts, 64);
+}
+
+constexpr std::size_t kRing = 4;       ///< sub-blocks whose sums are in memory at a time
+constexpr std::size_t kSumsAhead = 2;  ///< so many sub-blocks are multiplied before one is added up
+
+/// The sums of sub-block s of a unit, to memory. `at`: sub-blocks multiplied so far, which says whose turn it is.
+template <class B>
+inline void make_sums(const AmxUnit& u, std::size_t s, std::size_t at, std::int32_t* ring) {
+  using S = AmxShape<B>;
+  std::int32_t* out = ring + at % kRing * 2 * kTileInts;
+  const std::uint8_t* w = u.w->tiles + s * S::kWeightBytes;
+  if constexpr (S::kOneProduct) {
+    const std::int8_t* x = u.x->q + s * 64;
+    if (at % 2 == 0)
+      one_product_even<S::F::kZero == 0>(x, u.x->stride, w, out);
+    else
+      one_product_odd<S::F::kZero == 0>(x, u.x->stride, w, out);
+  } else {
+    const std::int8_t* lo = u.x->q + s / S::kSubsPerGroup * 64 + s % S::kSubsPerGroup * S::kSub;
+    if (at % 2 == 0)
+      two_products_even(lo, u.x->stride, w, out);
+    else
+      two_products_odd(lo, u.x->stride, w, out);
   }
 }
 
-/// One step of the chain for a tile of accumulators [16 rows][16 columns] over a chunk of sub-blocks.
+/// The chain of a unit's accumulators [16 rows][16 columns]. The sums kSumsAhead on are made meanwhile, also those that
+/// the next unit begins with, so that tiles and the vector unit do not wait for each other.
 template <class B>
-inline void add_chunk(const std::int32_t* sums, std::size_t s0, std::size_t count, const AmxPanel& p,
-                      const AmxRows& x, float* acc, float* accm) {
+inline void add_unit(const AmxUnit& u, const AmxUnit& next, std::size_t& at, std::int32_t* ring) {
   using S = AmxShape<B>;
   __m512 y[kTileRows];
-  for (std::size_t r = 0; r < kTileRows; ++r) y[r] = _mm512_load_ps(acc + r * 16);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::int32_t* sum = sums + i * 4 * kTileInts;
-    const float* dx = x.d + (s0 + i) * kTileRows;
-    const __m512 dw = _mm512_loadu_ps(p.d + (s0 + i) * 16);
+#pragma GCC unroll 16
+  for (std::size_t r = 0; r < kTileRows; ++r) y[r] = _mm512_load_ps(u.acc + r * 16);
+  for (std::size_t i = 0; i < u.count; ++i, ++at) {
+    const std::size_t ahead = i + kSumsAhead;
+    if (ahead < u.count)
+      make_sums<B>(u, u.s0 + ahead, at + kSumsAhead, ring);
+    else
+      make_sums<B>(next, next.s0 + (ahead - u.count) % next.count, at + kSumsAhead, ring);
+    const std::int32_t* sum = ring + at % kRing * 2 * kTileInts;
+    const float* dx = u.x->d + (u.s0 + i) * kTileRows;
+    const __m512 dw = _mm512_loadu_ps(u.w->d + (u.s0 + i) * 16);
 #pragma GCC unroll 16
     for (std::size_t r = 0; r < kTileRows; ++r) {
       __m512i v = _mm512_load_si512(sum + r * 16);
@@ -171,35 +221,53 @@ inline void add_chunk(const std::int32_t* sums, std::size_t s0, std::size_t coun
       y[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(v), _mm512_mul_ps(dw, _mm512_set1_ps(dx[r])), y[r]);
     }
   }
-  for (std::size_t r = 0; r < kTileRows; ++r) _mm512_store_ps(acc + r * 16, y[r]);
+#pragma GCC unroll 16
+  for (std::size_t r = 0; r < kTileRows; ++r) _mm512_store_ps(u.acc + r * 16, y[r]);
   if constexpr (S::F::kMin) {
-    for (std::size_t r = 0; r < kTileRows; ++r) y[r] = _mm512_load_ps(accm + r * 16);
-    for (std::size_t i = 0; i < count; ++i) {
-      const float* dsum = x.dsum + (s0 + i) * kTileRows;
-      const __m512 mw = _mm512_loadu_ps(p.m + (s0 + i) * 16);
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < kTileRows; ++r) y[r] = _mm512_load_ps(u.accm + r * 16);
+    for (std::size_t i = 0; i < u.count; ++i) {
+      const float* dsum = u.x->dsum + (u.s0 + i) * kTileRows;
+      const __m512 mw = _mm512_loadu_ps(u.w->m + (u.s0 + i) * 16);
 #pragma GCC unroll 16
       for (std::size_t r = 0; r < kTileRows; ++r) y[r] = _mm512_fmadd_ps(mw, _mm512_set1_ps(dsum[r]), y[r]);
     }
-    for (std::size_t r = 0; r < kTileRows; ++r) _mm512_store_ps(accm + r * 16, y[r]);
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < kTileRows; ++r) _mm512_store_ps(u.accm + r * 16, y[r]);
   }
 }
 
-/// Where a thread's scratch goes: panel bytes, tiles and scales of up to `panels` panels, scales of two row
-/// tiles.
+/// Where a thread's scratch goes (linear_scratch): panel bytes; tiles and scales of up to `panels` panels;
+/// scales of kAmxTiles tiles of rows; the planes of a tile that lacks rows; accumulators.
 struct AmxScratch {
   std::size_t panels;
-  std::byte *values, *first_panel, *first_rows;
+  std::byte *values, *first_panel, *first_rows, *part;
   std::size_t panel_bytes, rows_bytes;
+  float *acc, *accm;
 };
 inline AmxScratch amx_scratch(std::byte* scratch, std::size_t k) {
   AmxScratch s;
   s.panels = amx_panels(k);
-  s.panel_bytes = k * 32 + 2 * (k / 16) * 64;
-  s.rows_bytes = 2 * (k / 16) * 64;
+  s.panel_bytes = k * 40;
+  s.rows_bytes = k * 8;
   s.values = scratch;
   s.first_panel = scratch + k * 16;
   s.first_rows = s.first_panel + s.panels * s.panel_bytes;
+  s.part = s.first_rows + kAmxTiles * s.rows_bytes;
+  s.acc = reinterpret_cast<float*>(s.part + kTileRows * 2 * k);
+  s.accm = s.acc + kAmxMaxPanels * kAmxTiles * kTileInts;
   return s;
+}
+
+template <class B>
+void configure_int8() {
+  using S = AmxShape<B>;
+  TileConfig config;
+  for (int i = 0; i < 8; ++i) {
+    config.column_bytes[i] = i == 4 || i == 5 ? (S::kOneProduct ? 64 : static_cast<std::uint16_t>(S::kSub)) : 64;
+    config.rows[i] = i < 6 ? 16 : static_cast<std::uint8_t>(S::kWeightRows);
+  }
+  load_config(config);
 }
 
 template <class B, int slot>
@@ -207,36 +275,16 @@ void linear_amx(const LinearArgs& a) {
   using S = AmxShape<B>;
   if (a.rows < kAmxRows) return kernels_avx512().linear[slot](a);
   const AmxScratch at = amx_scratch(a.scratch, a.k);
-  const std::size_t subs = a.k / S::kSub, stride = a.x->stride;
+  const std::size_t subs = a.k / S::kSub;
+  alignas(64) std::int32_t ring[kRing * 2 * kTileInts];
+  configure_int8<B>();
 
-  alignas(64) std::int32_t sums[kSumChunk * 4 * kTileInts] = {};  // rows a tile lacks stay finite
-  alignas(64) float acc[4][kTileInts], accm[4][kTileInts];
-  AmxRows rows[2];
-  for (std::size_t i = 0; i < 2; ++i) {
+  AmxRows rows[kAmxTiles];
+  for (std::size_t i = 0; i < kAmxTiles; ++i) {
     rows[i].d = reinterpret_cast<float*>(at.first_rows + i * at.rows_bytes);
     rows[i].dsum = rows[i].d + subs * kTileRows;
   }
-
-  TileConfig config;
-  const auto configure = [&](std::size_t rows0, std::size_t rows1) {
-    for (int i = 0; i < 4; ++i) {
-      config.column_bytes[i] = 64;
-      config.rows[i] = static_cast<std::uint8_t>(S::kOneProduct && i >= 2 ? rows1 : rows0);
-    }
-    for (int i = 4; i < 6; ++i) {
-      config.column_bytes[i] = S::kOneProduct ? 64 : static_cast<std::uint16_t>(S::kSub);
-      config.rows[i] = static_cast<std::uint8_t>(S::kOneProduct && i == 5 ? rows1 : rows0);
-    }
-    for (int i = 6; i < 8; ++i) {
-      config.column_bytes[i] = 64;
-      config.rows[i] = static_cast<std::uint8_t>(S::kWeightRows);
-    }
-    load_config(config);
-  };
-  std::size_t set0 = 0, set1 = 0;
-
   for (std::size_t n0 = a.n_begin; n0 < a.n_end; n0 += at.panels * 16) {
-    // Unpack the panels of this block of columns; an odd one gets its own twin, whose results are not stored.
     AmxPanel panels[kAmxMaxPanels];
     const std::size_t columns = a.n_end - n0 < at.panels * 16 ? a.n_end - n0 : at.panels * 16;
     const std::size_t count = (columns + 15) / 16;
@@ -254,54 +302,69 @@ void linear_amx(const LinearArgs& a) {
       make_tiles<B>(p, subs, reinterpret_cast<std::uint8_t*>(place));
       panels[i] = {reinterpret_cast<std::uint8_t*>(place), p.d, p.m};
     }
-    // The tile loads below read what was just stored.
-    asm volatile("" ::: "memory");
 
-    constexpr std::size_t step = S::kOneProduct ? 2 * kTileRows : kTileRows;
-    for (std::size_t t0 = 0; t0 < a.rows; t0 += step) {
-      const std::size_t rows0 = a.rows - t0 < kTileRows ? a.rows - t0 : kTileRows;
-      std::size_t rows1 = 0;
-      rows[0].q = a.x->q + t0 * stride;
-      gather_scales<B>(a, t0, rows0, rows[0]);
-      if constexpr (S::kOneProduct) {
-        rows1 = a.rows - t0 - rows0 < kTileRows ? a.rows - t0 - rows0 : kTileRows;
-        rows[1].q = rows1 > 0 ? a.x->q + (t0 + kTileRows) * stride : rows[0].q;
-        if (rows1 > 0) gather_scales<B>(a, t0 + kTileRows, rows1, rows[1]);
+    for (std::size_t t0 = 0; t0 < a.rows; t0 += kAmxTiles * kTileRows) {
+      const std::size_t left = a.rows - t0;
+      const std::size_t tiles = left < kAmxTiles * kTileRows ? (left + 15) / 16 : kAmxTiles;
+      for (std::size_t i = 0; i < tiles; ++i) {
+        const std::size_t t = t0 + i * kTileRows, there = a.rows - t < kTileRows ? a.rows - t : kTileRows;
+        rows[i].q = a.x->q + t * a.x->stride;
+        rows[i].stride = a.x->stride;
+        if (there < kTileRows) {  // a tile always has 16 rows
+          __builtin_memset(at.part, 0, kTileRows * 2 * a.k);
+          for (std::size_t r = 0; r < there; ++r)
+            __builtin_memcpy(at.part + r * 2 * a.k, rows[i].q + r * a.x->stride, 2 * a.k);
+          rows[i].q = reinterpret_cast<const std::int8_t*>(at.part);
+          rows[i].stride = 2 * a.k;
+        }
+        gather_scales<B>(a, t, there, rows[i]);
       }
-      const std::size_t shape1 = rows1 > 0 ? rows1 : rows0;
-      if (set0 != rows0 || set1 != shape1) configure(set0 = rows0, set1 = shape1);
+      __builtin_memset(at.acc, 0, count * kAmxTiles * kTileBytes);
+      if constexpr (S::F::kMin) __builtin_memset(at.accm, 0, count * kAmxTiles * kTileBytes);
+      // The tile loads below read what was just stored.
+      asm volatile("" ::: "memory");
 
-      for (std::size_t i = 0; i < count; i += 2) {
-        const AmxPanel &p0 = panels[i], &p1 = panels[i + 1 < count ? i + 1 : i];
-        __builtin_memset(acc, 0, sizeof acc);
-        if constexpr (S::F::kMin) __builtin_memset(accm, 0, sizeof accm);
-        for (std::size_t s = 0; s < subs; s += kSumChunk) {
-          const std::size_t chunk = subs - s < kSumChunk ? subs - s : kSumChunk;
-          if constexpr (S::kOneProduct) {
-            sums_one_product<B>(rows[0].q, rows[1].q, stride, p0.tiles, p1.tiles, s, chunk, sums);
-            add_chunk<B>(sums, s, chunk, p0, rows[0], acc[0], accm[0]);
-            add_chunk<B>(sums + kTileInts, s, chunk, p1, rows[0], acc[1], accm[1]);
-            if (rows1 > 0) {
-              add_chunk<B>(sums + 2 * kTileInts, s, chunk, p0, rows[1], acc[2], accm[2]);
-              add_chunk<B>(sums + 3 * kTileInts, s, chunk, p1, rows[1], acc[3], accm[3]);
+      // Chunk by chunk of K, so that what two panels need of it stays in L1 for all tiles of rows.
+      const std::size_t chunks = (subs + S::kChunk - 1) / S::kChunk, pairs = (count + 1) / 2;
+      const auto unit = [&](std::size_t c, std::size_t pair, std::size_t tile, std::size_t half) {
+        const std::size_t p = pair * 2 + half, s0 = c * S::kChunk, place = (p * kAmxTiles + tile) * kTileInts;
+        return AmxUnit{&rows[tile],   &panels[p],      s0, subs - s0 < S::kChunk ? subs - s0 : S::kChunk,
+                       at.acc + place, at.accm + place};
+      };
+      std::size_t made = 0;
+      AmxUnit now = unit(0, 0, 0, 0);
+      for (std::size_t i = 0; i < kSumsAhead; ++i) make_sums<B>(now, i % now.count, i, ring);
+      for (std::size_t c = 0; c < chunks; ++c)
+        for (std::size_t pair = 0; pair < pairs; ++pair) {
+          const std::size_t halves = pair * 2 + 1 < count ? 2 : 1;
+          for (std::size_t tile = 0; tile < tiles; ++tile)
+            for (std::size_t half = 0; half < halves; ++half) {
+              AmxUnit next = now;
+              if (half + 1 < halves)
+                next = unit(c, pair, tile, half + 1);
+              else if (tile + 1 < tiles)
+                next = unit(c, pair, tile + 1, 0);
+              else if (pair + 1 < pairs)
+                next = unit(c, pair + 1, 0, 0);
+              else if (c + 1 < chunks)
+                next = unit(c + 1, 0, 0, 0);
+              add_unit<B>(now, next, made, ring);
+              now = next;
             }
-          } else {
-            sums_two_products<B>(rows[0].q, stride, p0.tiles, p1.tiles, s, chunk, sums);
-            add_chunk<B>(sums, s, chunk, p0, rows[0], acc[0], accm[0]);
-            add_chunk<B>(sums + 2 * kTileInts, s, chunk, p1, rows[0], acc[1], accm[1]);
-          }
         }
-        for (std::size_t tile = 0; tile < (rows1 > 0 ? 4u : 2u); ++tile) {
-          const std::size_t n = n0 + (i + tile % 2) * 16;
-          if (n >= a.n_end || i + tile % 2 >= count) continue;
+      asm volatile("" ::: "memory");
+
+      for (std::size_t tile = 0; tile < tiles; ++tile)
+        for (std::size_t p = 0; p < count; ++p) {
+          const std::size_t t = t0 + tile * kTileRows, n = n0 + p * 16, place = (p * kAmxTiles + tile) * kTileInts;
+          const std::size_t there = a.rows - t < kTileRows ? a.rows - t : kTileRows;
           const std::size_t width = a.n_end - n < 16 ? a.n_end - n : 16;
-          for (std::size_t r = 0; r < (tile < 2 ? rows0 : rows1); ++r) {
-            __m512 y = _mm512_load_ps(acc[tile] + r * 16);
-            if constexpr (S::F::kMin) y = _mm512_add_ps(y, _mm512_load_ps(accm[tile] + r * 16));
-            finish(a, t0 + (tile / 2) * kTileRows + r, n, width, y);
+          for (std::size_t r = 0; r < there; ++r) {
+            __m512 y = _mm512_load_ps(at.acc + place + r * 16);
+            if constexpr (S::F::kMin) y = _mm512_add_ps(y, _mm512_load_ps(at.accm + place + r * 16));
+            finish(a, t + r, n, width, y);
           }
         }
-      }
     }
   }
   _tile_release();
