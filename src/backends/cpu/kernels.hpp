@@ -214,8 +214,8 @@ constexpr std::size_t panel_scratch(std::size_t k) {
 inline constexpr std::size_t kAmxTiles = 4;
 /// Scratch bytes per thread for a linear of width k.
 constexpr std::size_t linear_scratch(std::size_t k) {
-  const std::size_t tiles = (k + 256) * (16 + kAmxTiles * 8 + 32) + amx_panels(k) * k * 40 +
-                            2 * kAmxMaxPanels * kAmxTiles * 1024;
+  const std::size_t tiles =
+      (k + 256) * (16 + kAmxTiles * 8 + 32) + amx_panels(k) * k * 40 + 2 * kAmxMaxPanels * kAmxTiles * 1024;
   return tiles > panel_scratch(k) ? tiles : panel_scratch(k);
 }
 /// Float weights without AVX-512: a chunk of K of 16 weight rows at most, the sums of a block of rows of
@@ -236,7 +236,8 @@ constexpr std::size_t slot_scratch(const Kernels& kernels, int slot, std::size_t
   if (slot == weight_slot(30)) least(bf16_scratch(k));
   return bytes;
 }
-/// For attention with these head sizes: floats of a span and queries, or the tiles of both: two planes and a turn of floats.
+/// For attention with these head sizes: floats of a span and queries, or the tiles of both: two planes and a
+/// turn of floats.
 constexpr std::size_t attention_scratch(std::size_t head_dim, std::size_t v_dim, std::size_t query_rows) {
   const std::size_t d = head_dim + 63, v = v_dim + 63, rows = query_rows + 15;
   return 4 * (64 * (d + v + (d > v ? d : v)) + rows * (d + 2 * v + 4)) + 16384;

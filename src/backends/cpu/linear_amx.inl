@@ -175,7 +175,8 @@ inline void two_products_odd(const std::int8_t* lo, std::size_t stride, const st
 constexpr std::size_t kRing = 4;       ///< sub-blocks whose sums are in memory at a time
 constexpr std::size_t kSumsAhead = 2;  ///< so many sub-blocks are multiplied before one is added up
 
-/// The sums of sub-block s of a unit, to memory. `at`: sub-blocks multiplied so far, which says whose turn it is.
+/// The sums of sub-block s of a unit, to memory. `at`: sub-blocks multiplied so far, which says whose turn it
+/// is.
 template <class B>
 inline void make_sums(const AmxUnit& u, std::size_t s, std::size_t at, std::int32_t* ring) {
   using S = AmxShape<B>;
@@ -196,8 +197,8 @@ inline void make_sums(const AmxUnit& u, std::size_t s, std::size_t at, std::int3
   }
 }
 
-/// The chain of a unit's accumulators [16 rows][16 columns]. The sums kSumsAhead on are made meanwhile, also those that
-/// the next unit begins with, so that tiles and the vector unit do not wait for each other.
+/// The chain of a unit's accumulators [16 rows][16 columns]. The sums kSumsAhead on are made meanwhile, also
+/// those that the next unit begins with, so that tiles and the vector unit do not wait for each other.
 template <class B>
 inline void add_unit(const AmxUnit& u, const AmxUnit& next, std::size_t& at, std::int32_t* ring) {
   using S = AmxShape<B>;
@@ -264,7 +265,8 @@ void configure_int8() {
   using S = AmxShape<B>;
   TileConfig config;
   for (int i = 0; i < 8; ++i) {
-    config.column_bytes[i] = i == 4 || i == 5 ? (S::kOneProduct ? 64 : static_cast<std::uint16_t>(S::kSub)) : 64;
+    config.column_bytes[i] =
+        i == 4 || i == 5 ? (S::kOneProduct ? 64 : static_cast<std::uint16_t>(S::kSub)) : 64;
     config.rows[i] = i < 6 ? 16 : static_cast<std::uint8_t>(S::kWeightRows);
   }
   load_config(config);
@@ -328,7 +330,7 @@ void linear_amx(const LinearArgs& a) {
       const std::size_t chunks = (subs + S::kChunk - 1) / S::kChunk, pairs = (count + 1) / 2;
       const auto unit = [&](std::size_t c, std::size_t pair, std::size_t tile, std::size_t half) {
         const std::size_t p = pair * 2 + half, s0 = c * S::kChunk, place = (p * kAmxTiles + tile) * kTileInts;
-        return AmxUnit{&rows[tile],   &panels[p],      s0, subs - s0 < S::kChunk ? subs - s0 : S::kChunk,
+        return AmxUnit{&rows[tile],    &panels[p],     s0, subs - s0 < S::kChunk ? subs - s0 : S::kChunk,
                        at.acc + place, at.accm + place};
       };
       std::size_t made = 0;
@@ -356,7 +358,8 @@ void linear_amx(const LinearArgs& a) {
 
       for (std::size_t tile = 0; tile < tiles; ++tile)
         for (std::size_t p = 0; p < count; ++p) {
-          const std::size_t t = t0 + tile * kTileRows, n = n0 + p * 16, place = (p * kAmxTiles + tile) * kTileInts;
+          const std::size_t t = t0 + tile * kTileRows, n = n0 + p * 16,
+                            place = (p * kAmxTiles + tile) * kTileInts;
           const std::size_t there = a.rows - t < kTileRows ? a.rows - t : kTileRows;
           const std::size_t width = a.n_end - n < 16 ? a.n_end - n : 16;
           for (std::size_t r = 0; r < there; ++r) {

@@ -95,7 +95,20 @@ inline FewActivations pack_few(const LinearArgs& a, std::byte* tiles) {
   return {tiles, 4, 64};
 }
 
-/// Up to 16 rows of activations: the weights are read once, so they are operand A as they lie in the file.
+/// 16 rows of weights as operand A: tiles of [16][32], `row` bytes between rows and `block` between tiles.
+struct WeightTiles {
+  const std::byte* at;
+  std::size_t row, block;
+};
+/// Weight rows [n, n + count) where they lie in the file, or copied where they do not fill their tiles.
+inline WeightTiles weight_tiles(const LinearArgs& a, std::size_t n, std::size_t count, std::byte* copied) {
+  if (count == 16 && a.k % kBf16Block == 0)
+    return {reinterpret_cast<const std::byte*>(a.weight + n * a.row_bytes), a.row_bytes, 64};
+  copy_weights(a, n, count, kTileBytes, copied);
+  return {copied, 64, kTileBytes};
+}
+
+/// Up to 16 rows of activations: the weights are read once.
 void bf16_few_rows(const LinearArgs& a) {
   const std::size_t blocks = (a.k + kBf16Block - 1) / kBf16Block;
   const FewActivations x = pack_few(a, a.scratch);
@@ -104,19 +117,11 @@ void bf16_few_rows(const LinearArgs& a) {
   alignas(64) float y[256] = {};
   for (std::size_t n = a.n_begin; n < a.n_end; n += 16) {
     const std::size_t count = a.n_end - n < 16 ? a.n_end - n : 16;
-    const bool in_place = count == 16 && a.k % kBf16Block == 0;
-    const auto* w = reinterpret_cast<const std::byte*>(a.weight + n * a.row_bytes);
-    std::size_t row_stride = a.row_bytes, block_stride = 64;
-    if (!in_place) {
-      copy_weights(a, n, count, kTileBytes, copied);
-      w = copied;
-      row_stride = 64;
-      block_stride = kTileBytes;
-    }
+    const WeightTiles w = weight_tiles(a, n, count, copied);
     asm volatile("" ::: "memory");
     _tile_zero(0);
     for (std::size_t b = 0; b < blocks; ++b) {
-      _tile_loadd(4, w + b * block_stride, row_stride);
+      _tile_loadd(4, w.at + b * w.block, w.row);
       _tile_loadd(6, x.tiles + b * 2 * x.plane, x.stride);
       _tile_loadd(7, x.tiles + b * 2 * x.plane + x.plane, x.stride);
       _tile_dpbf16ps(0, 4, 6);
@@ -132,9 +137,26 @@ void bf16_few_rows(const LinearArgs& a) {
   _tile_release();
 }
 
+/// What a pair of activation tiles asks for while it is multiplied, a block of K at a time: its share of the
+/// next weight rows, and the places of its results.
+struct Soon {
+  const std::uint8_t* weight;
+  std::size_t weight_rows, row_bytes;
+  const LinearArgs& a;
+  std::size_t t, rows, n;
+  void ask(std::size_t block) const {
+    for (std::size_t r = 0; r < weight_rows; ++r)
+      _mm_prefetch(weight + r * row_bytes + block * 64, _MM_HINT_T1);
+    if (block >= rows) return;
+    const float* y = a.y + out_row(a, t + block) * a.n + n;
+    __builtin_prefetch(y, 1);
+    __builtin_prefetch(y + 16, 1);
+  }
+};
+
 void bf16_many_rows(const LinearArgs& a) {
   const std::size_t blocks = (a.k + kBf16Block - 1) / kBf16Block;
-  std::byte* weights = a.scratch;  // [block][2][16][32]
+  std::byte* copied = a.scratch;  // two times [block][16][32]
   std::byte* x = a.scratch + blocks * 2 * kTileBytes;
   configure_bf16(16);
   alignas(64) float sums[4][256];
@@ -144,14 +166,23 @@ void bf16_many_rows(const LinearArgs& a) {
     for (std::size_t n = a.n_begin; n < a.n_end; n += 32) {
       const std::size_t left = a.n_end - n;
       const std::size_t count0 = left < 16 ? left : 16, count1 = left <= 16 ? 0 : left < 32 ? left - 16 : 16;
-      copy_weights(a, n, count0, 2 * kTileBytes, weights);
-      if (count1 > 0) copy_weights(a, n + 16, count1, 2 * kTileBytes, weights + kTileBytes);
-      const std::byte* w0 = weights;
-      const std::byte* w1 = count1 > 0 ? weights + kTileBytes : weights;
+      const WeightTiles w0 = weight_tiles(a, n, count0, copied);
+      const WeightTiles w1 = count1 > 0 ? weight_tiles(a, n + 16, count1, copied + blocks * kTileBytes) : w0;
+      const std::size_t pairs = (rows + 31) / 32, share = (32 + pairs - 1) / pairs;
       for (std::size_t t = 0; t < rows; t += 32) {
         const std::size_t rows0 = rows - t < 16 ? rows - t : 16;
         const std::size_t rows1 = rows - t <= 16 ? 0 : rows - t < 32 ? rows - t - 16 : 16;
         const std::byte* x0 = x + t / 16 * blocks * 2 * kTileBytes;
+        // Of what follows this thread's rows nothing is asked for.
+        const std::size_t from = n + 32 + t / 32 * share;
+        const std::size_t there = from < a.n_end ? a.n_end - from : 0;
+        const Soon soon{a.weight + from * a.row_bytes,
+                        share < there ? share : there,
+                        a.row_bytes,
+                        a,
+                        t0 + t,
+                        rows0 + rows1,
+                        n};
         asm volatile("" ::: "memory");
         _tile_zero(0);
         _tile_zero(2);
@@ -161,12 +192,12 @@ void bf16_many_rows(const LinearArgs& a) {
           _tile_zero(3);
           for (std::size_t b = 0; b < blocks; ++b) {
             const std::size_t at = b * 2 * kTileBytes;
-            _tile_loadd(4, w0 + at, 64);
+            _tile_loadd(4, w0.at + b * w0.block, w0.row);
             _tile_loadd(6, x0 + at, 64);
             _tile_dpbf16ps(0, 4, 6);
             _tile_loadd(7, x1 + at, 64);
             _tile_dpbf16ps(1, 4, 7);
-            _tile_loadd(5, w1 + at, 64);
+            _tile_loadd(5, w1.at + b * w1.block, w1.row);
             _tile_dpbf16ps(2, 5, 6);
             _tile_loadd(6, x0 + at + kTileBytes, 64);
             _tile_dpbf16ps(3, 5, 7);
@@ -175,20 +206,22 @@ void bf16_many_rows(const LinearArgs& a) {
             _tile_dpbf16ps(2, 5, 6);
             _tile_dpbf16ps(1, 4, 7);
             _tile_dpbf16ps(3, 5, 7);
+            soon.ask(b);
           }
           _tile_stored(1, sums[1], 64);
           _tile_stored(3, sums[3], 64);
         } else {
           for (std::size_t b = 0; b < blocks; ++b) {
             const std::size_t at = b * 2 * kTileBytes;
-            _tile_loadd(4, w0 + at, 64);
+            _tile_loadd(4, w0.at + b * w0.block, w0.row);
             _tile_loadd(6, x0 + at, 64);
-            _tile_loadd(5, w1 + at, 64);
+            _tile_loadd(5, w1.at + b * w1.block, w1.row);
             _tile_loadd(7, x0 + at + kTileBytes, 64);
             _tile_dpbf16ps(0, 4, 6);
             _tile_dpbf16ps(2, 5, 6);
             _tile_dpbf16ps(0, 4, 7);
             _tile_dpbf16ps(2, 5, 7);
+            soon.ask(b);
           }
         }
         _tile_stored(0, sums[0], 64);
