@@ -196,7 +196,7 @@ constexpr bool is_quantized_slot(int slot) { return slot >= 3; }
 
 /// AMX: fewer rows than this are left to the AVX-512 kernels (a tile of few rows costs as much as a full
 /// one).
-inline constexpr std::size_t kAmxRows = 8;
+inline constexpr std::size_t kAmxRows = 9;
 /// Panels of 16 columns unpacked at a time: as many as fit in half of a 2 MiB L2 with their scales, an even
 /// number.
 inline constexpr std::size_t kAmxMaxPanels = 8;
