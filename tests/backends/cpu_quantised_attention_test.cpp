@@ -1,6 +1,5 @@
 // Attention over quantised keys and values: the integer products that docs/numerics.md promises, worked out
-// in double precision, and the same bytes for a row in whatever company and on every instruction set without
-// tiles.
+// in double precision, and the same bytes for a row in whatever company and on every instruction set.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,13 +15,6 @@ namespace {
 
 constexpr DType kQuantised[] = {DType::q8_0, DType::q4_0, DType::q4_1,
                                 DType::q5_0, DType::q5_1, DType::iq4_nl};
-
-std::vector<Isa> isas_without_tiles() {
-  std::vector<Isa> isas;
-  for (const Isa isa : available_isas())
-    if (isa != Isa::amx) isas.push_back(isa);
-  return isas;
-}
 
 /// `n` floats as 12-bit integers times one scale.
 std::vector<double> twelve_bits(const float* x, std::size_t n) {
@@ -75,7 +67,7 @@ TEST(CpuQuantisedAttention, ScoresAndSumsAreThoseOfTwelveBits) {
     const Setting s{
         .name = "", .tokens = 9, .first_position = 130, .head_dim = 64, .v_dim = 96, .type = type};
     const Problem problem(s);
-    for (const Isa isa : isas_without_tiles()) {
+    for (const Isa isa : available_isas()) {
       const std::vector<float> got = problem.run(kernels_for(isa), s.tokens, s.group);
       // A weight at the border of two integers may fall to either side: so most outputs, not all.
       std::size_t of_twelve_bits = 0, of_floats = 0;
@@ -127,7 +119,7 @@ TEST(CpuQuantisedAttention, GivesARowTheSameBytesInAnyCompanyAndOnEveryIsa) {
       const Problem problem(s);
       const std::vector<float> want = problem.run(kernels_baseline(), s.tokens, s.group);
       ASSERT_TRUE(std::ranges::all_of(want, [](float x) { return std::isfinite(x); })) << s.name;
-      for (const Isa isa : isas_without_tiles()) {
+      for (const Isa isa : available_isas()) {
         const Kernels& kernels = kernels_for(isa);
         EXPECT_EQ(problem.run(kernels, s.tokens, s.group), want) << s.name << ", " << to_string(isa);
         EXPECT_EQ(problem.run(kernels, 1, s.group), want) << s.name << ", " << to_string(isa);
@@ -141,7 +133,7 @@ TEST(CpuQuantisedAttention, ChunksMergeToTheSameBytes) {
   const Setting s{.name = "", .tokens = 3, .first_position = 1100, .type = DType::q8_0, .sinks = true};
   const Problem problem(s);
   const std::vector<float> want = problem.run(kernels_baseline(), s.tokens, s.group);
-  for (const Isa isa : isas_without_tiles())
+  for (const Isa isa : available_isas())
     EXPECT_EQ(problem.run_by_chunks(kernels_for(isa)), want) << to_string(isa);
 }
 
@@ -151,7 +143,7 @@ TEST(CpuQuantisedAttention, AValueWithoutAFiniteScaleIsFeltByThoseWhoSeeItOnly) 
   const std::vector<float> before = problem.run(kernels_baseline(), s.tokens, s.group);
   problem.spoil_value(11, 1e8F);  // too much for a scale in half precision
   const std::size_t row = s.group * s.v_dim;
-  for (const Isa isa : isas_without_tiles()) {
+  for (const Isa isa : available_isas()) {
     const std::vector<float> after = problem.run(kernels_for(isa), s.tokens, s.group);
     for (std::size_t i = 0; i < after.size(); ++i) {
       if (i < 11 * row)

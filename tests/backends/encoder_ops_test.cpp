@@ -57,11 +57,10 @@ TEST(WholeAttention, OfTheReferenceIsThatOfNumpy) {
 
 TEST(WholeAttention, OfTheCpuIsThatOfNumpyAndTheSameBytesOnEveryInstructionSet) {
   for (const Case& c : whole_cases()) {
-    std::vector<float> firsts[2];
+    std::vector<float> first;
     for (const CpuVariant& cpu : all_cpus()) {
       const std::vector<float> got = alone(c, cpu.backend);
-      EXPECT_EQ(difference(got, c.want, attention_tolerance(cpu)), "") << c.name << ", " << cpu.name;
-      std::vector<float>& first = firsts[cpu.tiles ? 1 : 0];
+      EXPECT_EQ(difference(got, c.want, attention_tolerance()), "") << c.name << ", " << cpu.name;
       if (first.empty()) first = got;
       EXPECT_EQ(byte_difference(got, first), "") << c.name << ", " << cpu.name;
     }
@@ -114,11 +113,10 @@ TEST(WholeAttention, OfLongSequencesIsThatOfTheReference) {
       return program.run({&sequence, 1}, &memory);
     };
     const std::vector<float> want = run(backends::make_reference_backend());
-    std::vector<float> firsts[2];
+    std::vector<float> first;
     for (const CpuVariant& cpu : {cpu_by_isa().front(), cpu_by_isa().back(), cpu_by_threads().back()}) {
       const std::vector<float> got = run(cpu.backend);
-      EXPECT_EQ(difference(got, want, attention_tolerance(cpu)), "") << window << ", " << cpu.name;
-      std::vector<float>& first = firsts[cpu.tiles ? 1 : 0];
+      EXPECT_EQ(difference(got, want, attention_tolerance()), "") << window << ", " << cpu.name;
       if (first.empty()) first = got;
       EXPECT_EQ(byte_difference(got, first), "") << window << ", " << cpu.name;
     }

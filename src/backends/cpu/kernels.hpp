@@ -142,8 +142,6 @@ struct Kernels {
   void (*store_bf16)(const float* x, std::uint16_t* y, std::size_t n);
   /// Most query rows of one call: enough to share what is done once a span, few enough to balance.
   std::size_t query_rows;
-  /// A call's share of that is large: heads of a group stay together.
-  bool whole_groups;
   void (*attention)(const AttentionArgs&);
   /// Merges `chunks` partial states, `stride` floats apart, and writes one output row.
   void (*attention_merge)(const float* partial, std::size_t chunks, std::size_t stride, std::size_t v_dim,
@@ -236,8 +234,7 @@ constexpr std::size_t slot_scratch(const Kernels& kernels, int slot, std::size_t
   if (slot == weight_slot(30)) least(bf16_scratch(k));
   return bytes;
 }
-/// For attention with these head sizes: floats of a span and queries, or the tiles of both: two planes and a
-/// turn of floats.
+/// For attention with these head sizes: floats of a span and queries.
 constexpr std::size_t attention_scratch(std::size_t head_dim, std::size_t v_dim, std::size_t query_rows) {
   const std::size_t d = head_dim + 63, v = v_dim + 63, rows = query_rows + 15;
   return 4 * (64 * (d + v + (d > v ? d : v)) + rows * (d + 2 * v + 4)) + 16384;

@@ -11,13 +11,7 @@
 #include "backends/cpu/lanes.inl"
 #include "backends/cpu/math.inl"
 #include "backends/cpu/formats.inl"
-#include "backends/cpu/attention_rows.inl"
-#include "backends/cpu/attention_codes.inl"
-#include "backends/cpu/attention_state.inl"
-#include "backends/cpu/attention_span.inl"
-#include "backends/cpu/attention_walk.inl"
 #include "backends/cpu/tiles.inl"
-#include "backends/cpu/attention_amx.inl"
 #include "backends/cpu/linear_rows.inl"
 #include "backends/cpu/linear_quant.inl"
 #include "backends/cpu/linear_amx.inl"
@@ -44,9 +38,6 @@ Kernels with_tiles(Kernels k) {
   k.linear[14] = linear_amx<Blocks256<FormatQ6_K>, 14>;
   k.linear[15] = linear_amx<Blocks256<FormatIQ4_XS>, 15>;
   k.linear[2] = linear_amx_bf16;
-  k.attention = attention_amx;
-  k.query_rows = 128;
-  k.whole_groups = true;
   return k;
 }
 

@@ -55,7 +55,6 @@ constexpr Kernels kKernels = {
     store_f16_row,
     store_bf16_row,
     48,
-    false,
     attention,
     attention_merge,
     {linear_float<WeightF32>, linear_float<WeightF16>, linear_float<WeightBF16>,

@@ -344,7 +344,7 @@ void AttendStep::run_single(const RunContext& c, int thread) {
   const auto threads = static_cast<std::size_t>(c.threads());
   if (chunks == 1) {
     // Short: by key/value head, or by query head when those would not come out even.
-    const bool by_head = kv_heads % threads != 0 && !k->whole_groups;
+    const bool by_head = kv_heads % threads != 0;
     const std::size_t units = by_head ? heads : kv_heads;
     for (std::uint32_t u; (u = next_unit->fetch_add(1, std::memory_order_relaxed)) < units;) {
       if (by_head)
