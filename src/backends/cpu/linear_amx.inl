@@ -6,8 +6,9 @@
 // product for lo and one for hi, sum = 16 hi + lo.
 //
 // Per group a tile of sums goes through memory to the vector unit (scale, convert, fma: three operations for
-// 16 sums), which bounds the speed, so tiles are made in chunks of kSumChunk groups that stay in L1 together
-// with what they are made from, and the accumulators of a tile are in registers for a whole chunk.
+// 16 sums), which bounds the speed: a store takes as long as a product, and beside tile instructions one of
+// the two vector ports is gone. So the accumulators of a tile are in registers for a chunk of K, and what two
+// panels need of a chunk stays in L1 for kAmxTiles tiles of rows.
 
 namespace quipu::backends {
 namespace {
