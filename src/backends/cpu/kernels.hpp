@@ -213,7 +213,7 @@ inline constexpr std::size_t kAmxTiles = 4;
 /// Scratch bytes per thread for a linear of width k.
 constexpr std::size_t linear_scratch(std::size_t k) {
   const std::size_t tiles =
-      (k + 256) * (16 + kAmxTiles * 8 + 32) + amx_panels(k) * k * 40 + 2 * kAmxMaxPanels * kAmxTiles * 1024;
+      (k + 256) * (kAmxTiles * 8 + 32) + amx_panels(k) * k * 40 + 2 * kAmxMaxPanels * kAmxTiles * 1024;
   return tiles > panel_scratch(k) ? tiles : panel_scratch(k);
 }
 /// Float weights without AVX-512: a chunk of K of 16 weight rows at most, the sums of a block of rows of

@@ -37,33 +37,24 @@ struct AmxShape {
   static constexpr std::size_t kChunk = 256 / kSub;  ///< sub-blocks between two visits of an accumulator
 };
 
-/// A group of rows unpacked: dword k / 4 of every row side by side, scales (and minima) by sub-block.
-struct Panel {
-  std::uint8_t* values;
+/// A panel of one thread: B operands by sub-block, scales and minima of the 16 columns by sub-block.
+struct AmxPanel {
+  std::uint8_t* tiles;
   float *d, *m;
 };
 
-/// A panel's tiles of one thread: B operands by sub-block, scales and minima of the 16 columns by sub-block.
-struct AmxPanel {
-  std::uint8_t* tiles;
-  const float *d, *m;
-};
-
-/// From panel bytes to B tiles: the zero point taken off (unless it is 0 and 16 w needs the unsigned range).
+/// Dword i of every row of a panel to its places in the B tiles, the zero point taken off (unless it is 0 and
+/// 16 w needs the unsigned range).
 template <class B>
-void make_tiles(const Panel& p, std::size_t subs, std::uint8_t* tiles) {
+inline void put_dword(std::uint8_t* tiles, std::size_t i, __m512i bytes) {
   using S = AmxShape<B>;
   constexpr std::size_t rows = S::kSub / 4;
-  const __m512i zero = _mm512_set1_epi8(static_cast<char>(S::F::kZero));
-  const __m512i high = _mm512_set1_epi8(static_cast<char>(0xf0));
-  for (std::size_t s = 0; s < subs; ++s)
-    for (std::size_t j = 0; j < rows; ++j) {
-      const __m512i w = _mm512_sub_epi8(_mm512_loadu_si512(p.values + (s * rows + j) * 64), zero);
-      _mm512_storeu_si512(tiles + s * S::kWeightBytes + j * 64, w);
-      if constexpr (S::kOneProduct)
-        _mm512_storeu_si512(tiles + s * S::kWeightBytes + (rows + j) * 64,
-                            _mm512_and_si512(_mm512_slli_epi16(w, 4), high));
-    }
+  std::uint8_t* to = tiles + i / rows * S::kWeightBytes + i % rows * 64;
+  const __m512i w = _mm512_sub_epi8(bytes, _mm512_set1_epi8(static_cast<char>(S::F::kZero)));
+  _mm512_storeu_si512(to, w);
+  if constexpr (S::kOneProduct)
+    _mm512_storeu_si512(to + rows * 64,
+                        _mm512_and_si512(_mm512_slli_epi16(w, 4), _mm512_set1_epi8(static_cast<char>(0xf0))));
 }
 
 /// A tile of 16 activation rows: planes, and scales (and scaled sums) by sub-block [subs][16], zeros for rows
@@ -239,11 +230,11 @@ inline void add_unit(const AmxUnit& u, const AmxUnit& next, std::size_t& at, std
   }
 }
 
-/// Where a thread's scratch goes (linear_scratch): panel bytes; tiles and scales of up to `panels` panels;
-/// scales of kAmxTiles tiles of rows; the planes of a tile that lacks rows; accumulators.
+/// Where a thread's scratch goes (linear_scratch): tiles and scales of up to `panels` panels; scales of
+/// kAmxTiles tiles of rows; the planes of a tile that lacks rows; accumulators.
 struct AmxScratch {
   std::size_t panels;
-  std::byte *values, *first_panel, *first_rows, *part;
+  std::byte *first_panel, *first_rows, *part;
   std::size_t panel_bytes, rows_bytes;
   float *acc, *accm;
 };
@@ -252,8 +243,7 @@ inline AmxScratch amx_scratch(std::byte* scratch, std::size_t k) {
   s.panels = amx_panels(k);
   s.panel_bytes = k * 40;
   s.rows_bytes = k * 8;
-  s.values = scratch;
-  s.first_panel = scratch + k * 16;
+  s.first_panel = scratch;
   s.first_rows = s.first_panel + s.panels * s.panel_bytes;
   s.part = s.first_rows + kAmxTiles * s.rows_bytes;
   s.acc = reinterpret_cast<float*>(s.part + kTileRows * 2 * k);
@@ -293,17 +283,13 @@ void linear_amx(const LinearArgs& a) {
     const std::size_t count = (columns + 15) / 16;
     for (std::size_t i = 0; i < count; ++i) {
       std::byte* place = at.first_panel + i * at.panel_bytes;
-      Panel p;
-      p.values = reinterpret_cast<std::uint8_t*>(at.values);
-      p.d = reinterpret_cast<float*>(place + a.k * 32);
-      p.m = p.d + a.k / 16 * 16;
+      auto* d = reinterpret_cast<float*>(place + a.k * 32);
+      const AmxPanel& p = panels[i] = {reinterpret_cast<std::uint8_t*>(place), d, d + a.k / 16 * 16};
       const std::size_t n = n0 + i * 16;
       Rows r;
       rows_set(r, a.weight + n * a.row_bytes, a.row_bytes, a.n_end - n < 16 ? a.n_end - n : 16);
-      const auto put = [&](std::size_t dword, Q bytes) { qput(p.values + dword * 64, bytes); };
+      const auto put = [&](std::size_t dword, Q bytes) { put_dword<B>(p.tiles, dword, bytes); };
       for (std::size_t b = 0; b < a.k / B::kBlock; ++b) B::unpack(r, b * B::kBytes, b, put, p.d, p.m);
-      make_tiles<B>(p, subs, reinterpret_cast<std::uint8_t*>(place));
-      panels[i] = {reinterpret_cast<std::uint8_t*>(place), p.d, p.m};
     }
 
     for (std::size_t t0 = 0; t0 < a.rows; t0 += kAmxTiles * kTileRows) {
