@@ -189,21 +189,65 @@ inline void make_sums(const AmxUnit& u, std::size_t s, std::size_t at, std::int3
   }
 }
 
-/// The chain of a unit's accumulators [16 rows][16 columns]. The sums kSumsAhead on are made meanwhile, also
-/// those that the next unit begins with, so that tiles and the vector unit do not wait for each other.
+/// The order of the units of a block of columns and rows: chunk by chunk of K, so that what two panels need
+/// of it stays in L1 for all tiles of rows.
+struct AmxOrder {
+  const AmxRows* rows;
+  const AmxPanel* panels;
+  std::size_t panel_count, tiles, subs, chunk;
+  float *acc, *accm;
+  std::size_t c = 0, pair = 0, tile = 0, half = 0;
+
+  AmxUnit unit() const {
+    const std::size_t p = pair * 2 + half, s0 = c * chunk, place = (p * kAmxTiles + tile) * kTileInts;
+    const std::size_t count = subs - s0 < chunk ? subs - s0 : chunk;
+    return {&rows[tile], &panels[p], s0, count, acc + place, accm + place};
+  }
+  /// False: there is none.
+  bool next() {
+    if (half == 0 && pair * 2 + 1 < panel_count) {
+      half = 1;
+      return true;
+    }
+    half = 0;
+    if (++tile < tiles) return true;
+    tile = 0;
+    if (++pair < (panel_count + 1) / 2) return true;
+    pair = 0;
+    return ++c * chunk < subs;
+  }
+};
+
+/// Makes the sums of all sub-blocks in order, one a call.
 template <class B>
-inline void add_unit(const AmxUnit& u, const AmxUnit& next, std::size_t& at, std::int32_t* ring) {
+struct AmxSums {
+  AmxOrder order;
+  std::int32_t* ring;
+  AmxUnit unit = order.unit();
+  std::size_t s = 0, made = 0;
+  bool done = false;
+
+  void make() {
+    if (done) return;
+    make_sums<B>(unit, unit.s0 + s, made++, ring);
+    if (++s < unit.count) return;
+    s = 0;
+    done = !order.next();
+    if (!done) unit = order.unit();
+  }
+};
+
+/// The chain of a unit's accumulators [16 rows][16 columns]. Later sums are made meanwhile, so that tiles and
+/// the vector unit do not wait for each other.
+template <class B>
+inline void add_unit(const AmxUnit& u, AmxSums<B>& sums, std::size_t& at) {
   using S = AmxShape<B>;
   __m512 y[kTileRows];
 #pragma GCC unroll 16
   for (std::size_t r = 0; r < kTileRows; ++r) y[r] = _mm512_load_ps(u.acc + r * 16);
   for (std::size_t i = 0; i < u.count; ++i, ++at) {
-    const std::size_t ahead = i + kSumsAhead;
-    if (ahead < u.count)
-      make_sums<B>(u, u.s0 + ahead, at + kSumsAhead, ring);
-    else
-      make_sums<B>(next, next.s0 + (ahead - u.count) % next.count, at + kSumsAhead, ring);
-    const std::int32_t* sum = ring + at % kRing * 2 * kTileInts;
+    sums.make();
+    const std::int32_t* sum = sums.ring + at % kRing * 2 * kTileInts;
     const float* dx = u.x->d + (u.s0 + i) * kTileRows;
     const __m512 dw = _mm512_loadu_ps(u.w->d + (u.s0 + i) * 16);
 #pragma GCC unroll 16
@@ -313,34 +357,12 @@ void linear_amx(const LinearArgs& a) {
       // The tile loads below read what was just stored.
       asm volatile("" ::: "memory");
 
-      // Chunk by chunk of K, so that what two panels need of it stays in L1 for all tiles of rows.
-      const std::size_t chunks = (subs + S::kChunk - 1) / S::kChunk, pairs = (count + 1) / 2;
-      const auto unit = [&](std::size_t c, std::size_t pair, std::size_t tile, std::size_t half) {
-        const std::size_t p = pair * 2 + half, s0 = c * S::kChunk, place = (p * kAmxTiles + tile) * kTileInts;
-        return AmxUnit{&rows[tile],    &panels[p],     s0, subs - s0 < S::kChunk ? subs - s0 : S::kChunk,
-                       at.acc + place, at.accm + place};
-      };
-      std::size_t made = 0;
-      AmxUnit now = unit(0, 0, 0, 0);
-      for (std::size_t i = 0; i < kSumsAhead; ++i) make_sums<B>(now, i % now.count, i, ring);
-      for (std::size_t c = 0; c < chunks; ++c)
-        for (std::size_t pair = 0; pair < pairs; ++pair) {
-          const std::size_t halves = pair * 2 + 1 < count ? 2 : 1;
-          for (std::size_t tile = 0; tile < tiles; ++tile)
-            for (std::size_t half = 0; half < halves; ++half) {
-              AmxUnit next = now;
-              if (half + 1 < halves)
-                next = unit(c, pair, tile, half + 1);
-              else if (tile + 1 < tiles)
-                next = unit(c, pair, tile + 1, 0);
-              else if (pair + 1 < pairs)
-                next = unit(c, pair + 1, 0, 0);
-              else if (c + 1 < chunks)
-                next = unit(c + 1, 0, 0, 0);
-              add_unit<B>(now, next, made, ring);
-              now = next;
-            }
-        }
+      AmxOrder order{rows, panels, count, tiles, subs, S::kChunk, at.acc, at.accm};
+      AmxSums<B> sums{order, ring};
+      for (std::size_t i = 0; i < kSumsAhead; ++i) sums.make();
+      std::size_t added = 0;
+      do add_unit<B>(order.unit(), sums, added);
+      while (order.next());
       asm volatile("" ::: "memory");
 
       for (std::size_t tile = 0; tile < tiles; ++tile)
