@@ -170,9 +170,8 @@ constexpr std::size_t kSumsAhead = 2;  ///< so many sub-blocks are multiplied be
 /// The sums of sub-block s of a unit, to memory. `at`: sub-blocks multiplied so far, which says whose turn it
 /// is.
 template <class B>
-inline void make_sums(const AmxUnit& u, std::size_t s, std::size_t at, std::int32_t* ring) {
+inline void make_sums(const AmxUnit& u, std::size_t s, std::size_t at, std::int32_t* out) {
   using S = AmxShape<B>;
-  std::int32_t* out = ring + at % kRing * 2 * kTileInts;
   const std::uint8_t* w = u.w->tiles + s * S::kWeightBytes;
   if constexpr (S::kOneProduct) {
     const std::int8_t* x = u.x->q + s * 64;
@@ -218,18 +217,25 @@ struct AmxOrder {
   }
 };
 
-/// Makes the sums of all sub-blocks in order, one a call.
+/// The sums of all sub-blocks in order, made kSumsAhead before they are taken.
 template <class B>
 struct AmxSums {
   AmxOrder order;
   std::int32_t* ring;
   AmxUnit unit = order.unit();
-  std::size_t s = 0, made = 0;
+  std::size_t s = 0, made = 0, taken = 0;
   bool done = false;
 
+  std::int32_t* place(std::size_t at) const { return ring + at % kRing * 2 * kTileInts; }
+  /// Those of the next sub-block, good until the next call.
+  const std::int32_t* take() {
+    make();
+    return place(taken++);
+  }
   void make() {
     if (done) return;
-    make_sums<B>(unit, unit.s0 + s, made++, ring);
+    make_sums<B>(unit, unit.s0 + s, made, place(made));
+    ++made;
     if (++s < unit.count) return;
     s = 0;
     done = !order.next();
@@ -240,14 +246,13 @@ struct AmxSums {
 /// The chain of a unit's accumulators [16 rows][16 columns]. Later sums are made meanwhile, so that tiles and
 /// the vector unit do not wait for each other.
 template <class B>
-inline void add_unit(const AmxUnit& u, AmxSums<B>& sums, std::size_t& at) {
+inline void add_unit(const AmxUnit& u, AmxSums<B>& sums) {
   using S = AmxShape<B>;
   __m512 y[kTileRows];
 #pragma GCC unroll 16
   for (std::size_t r = 0; r < kTileRows; ++r) y[r] = _mm512_load_ps(u.acc + r * 16);
-  for (std::size_t i = 0; i < u.count; ++i, ++at) {
-    sums.make();
-    const std::int32_t* sum = sums.ring + at % kRing * 2 * kTileInts;
+  for (std::size_t i = 0; i < u.count; ++i) {
+    const std::int32_t* sum = sums.take();
     const float* dx = u.x->d + (u.s0 + i) * kTileRows;
     const __m512 dw = _mm512_loadu_ps(u.w->d + (u.s0 + i) * 16);
 #pragma GCC unroll 16
@@ -360,8 +365,7 @@ void linear_amx(const LinearArgs& a) {
       AmxOrder order{rows, panels, count, tiles, subs, S::kChunk, at.acc, at.accm};
       AmxSums<B> sums{order, ring};
       for (std::size_t i = 0; i < kSumsAhead; ++i) sums.make();
-      std::size_t added = 0;
-      do add_unit<B>(order.unit(), sums, added);
+      do add_unit<B>(order.unit(), sums);
       while (order.next());
       asm volatile("" ::: "memory");
 

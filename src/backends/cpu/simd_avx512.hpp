@@ -144,26 +144,6 @@ inline V16 load_bf16_n(const std::uint16_t* p, std::size_t n) {
   return {_mm512_castsi512_ps(
       _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first(n), p)), 16))};
 }
-inline V16 load_int8(const std::int8_t* p) {
-  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
-}
-inline I16 load_uint8(const std::uint8_t* p) {
-  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
-}
-
-/// codes[i] and codes[i + 16]: the table's entries for the low and the high half of packed[i], i < 16.
-inline void lookup_halves(const std::int8_t* table, const std::uint8_t* packed, std::int8_t* codes) {
-  const __m128i entries = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
-  const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(packed)), mask = _mm_set1_epi8(15);
-  auto* to = reinterpret_cast<__m128i*>(codes);
-  _mm_storeu_si128(to, _mm_shuffle_epi8(entries, _mm_and_si128(v, mask)));
-  _mm_storeu_si128(to + 1, _mm_shuffle_epi8(entries, _mm_and_si128(_mm_srli_epi16(v, 4), mask)));
-}
-inline float half_at(const void* p) {
-  std::uint16_t bits;
-  __builtin_memcpy(&bits, p, 2);
-  return _cvtsh_ss(bits);
-}
 
 // ---- quantised weights: a register Q of kQuarters 128-bit quarters; a group of kGroup rows. In quads,
 // quarter l of register j holds 16 bytes of row kQuarters * l' ... see qload: row = 4 l + j. ----
