@@ -67,13 +67,14 @@ TEST(CpuBounds, LinearReadsNoByteOutsideTheWeightsAndWritesNoneOutsideItsOutputs
               QuantizedRows q;
               q.width = k;
               q.stride = quantized_stride(k);
-              std::vector<std::int8_t> planes(rows * q.stride + 64);
-              std::vector<float> d(rows * groups + 1), dsum(rows * groups + 1);
+              std::vector<std::int8_t> planes(rows * q.stride + 64), wide(rows * wide_stride(k));
+              std::vector<float> d(rows * slabs(k) + 1), fsum(rows * groups + 1);
               std::vector<std::int32_t> sum32(rows * groups + 1), sum16(2 * rows * groups + 1);
               q.q = planes.data();
-              q.words = rows >= table->word_rows;
+              if (k % kSlab == 0) q.wide = wide.data();
+              q = stored_for(q, rows, *table);
               q.d = d.data();
-              q.dsum = dsum.data();
+              q.fsum = fsum.data();
               q.sum32 = sum32.data();
               q.sum16 = sum16.data();
               if (type.block_size > 1)

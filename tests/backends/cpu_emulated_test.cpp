@@ -36,18 +36,19 @@ void run_in_two_shares(const Kernels& kernels, int slot, LinearArgs a) {
 std::vector<float> run(const Kernels& kernels, int slot, const Case& c, const std::vector<std::byte>& weight,
                        std::size_t row_bytes, const std::vector<float>& x) {
   const std::size_t stride = quantized_stride(c.k);
-  Aligned<std::int8_t> q(c.rows * stride);
-  Aligned<float> d(c.rows * c.k / 32), dsum(c.rows * c.k / 32);
+  Aligned<std::int8_t> q(c.rows * stride), wide(c.rows * wide_stride(c.k));
+  Aligned<float> d(c.rows * slabs(c.k)), fsum(c.rows * c.k / 32);
   Aligned<std::int32_t> sum32(c.rows * c.k / 32), sum16(c.rows * c.k / 16);
   QuantizedRows rows;
   rows.q = q.data;
+  if (c.k % kSlab == 0) rows.wide = wide.data;
   rows.d = d.data;
-  rows.dsum = dsum.data;
+  rows.fsum = fsum.data;
   rows.sum32 = sum32.data;
   rows.sum16 = sum16.data;
   rows.stride = stride;
   rows.width = c.k;
-  rows.words = c.rows >= kernels.word_rows;
+  rows = stored_for(rows, c.rows, kernels);
   for (std::size_t r = 0; r < c.rows; ++r) kernels.quantize(x.data() + r * c.k, rows, r);
   std::vector<float> y(c.rows * c.n, -7.0f), bias(c.n, 0.25f);
   Aligned<std::byte> scratch(linear_scratch(c.k));

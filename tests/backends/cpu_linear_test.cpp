@@ -16,7 +16,7 @@ using graph::Value;
 
 bool is_quantized(DType dtype) { return info(dtype).block_size > 1; }
 
-/// Activations that the 12-bit quantisation (docs/numerics.md) keeps exactly: per group of 32 a power of two
+/// Activations that the 12-bit quantisation (docs/numerics.md) keeps exactly: per group of 256 a power of two
 /// times integers up to 2039, one of which is 2039.
 Table grid_table(std::int64_t rows, std::int64_t width, std::uint64_t seed) {
   Table table{width, std::vector<float>(static_cast<std::size_t>(rows * width))};
@@ -24,7 +24,8 @@ Table grid_table(std::int64_t rows, std::int64_t width, std::uint64_t seed) {
     const auto bits =
         philox4x32({static_cast<std::uint32_t>(i), 1, 0, 0}, {static_cast<std::uint32_t>(seed), 7});
     const int q = i % 32 == seed % 32 ? 2039 : static_cast<int>(bits[0] % 4079) - 2039;
-    const auto group = static_cast<std::uint32_t>(i / 32);
+    const std::size_t row = i / static_cast<std::size_t>(width), column = i % static_cast<std::size_t>(width);
+    const auto group = static_cast<std::uint32_t>(row << 16 | column / 256);
     const auto scale = philox4x32({group, 2, 0, 0}, {static_cast<std::uint32_t>(seed), 7});
     table.values[i] = std::ldexp(static_cast<float>(q), -9 - static_cast<int>(scale[0] % 5));
   }
@@ -92,9 +93,9 @@ double quantisation_bound(const Sample& s, std::int64_t row, std::int64_t column
   const std::vector<float> w = s.weight.decode_row(column);
   const float* x = s.x.values.data() + row * s.x.width;
   double bound = 0;
-  for (std::size_t g = 0; g < w.size(); g += 32) {
+  for (std::size_t g = 0; g < w.size(); g += 256) {
     double largest = 0, weights = 0;
-    for (std::size_t i = g; i < std::min(g + 32, w.size()); ++i) {
+    for (std::size_t i = g; i < std::min(g + 256, w.size()); ++i) {
       largest = std::max(largest, std::abs(static_cast<double>(x[i])));
       weights += std::abs(static_cast<double>(w[i]));
     }

@@ -33,8 +33,9 @@ std::vector<double> expected(const Problem& problem, const Setting& s, std::size
   const auto seen = static_cast<std::size_t>(s.first_position) + token + 1;
   const float* query = problem.query(token, head);
   std::vector<double> q(query, query + s.head_dim);
-  for (std::size_t b = 0; b < s.head_dim && !whole; b += 32)
-    std::ranges::copy(twelve_bits(query + b, 32), q.begin() + static_cast<std::ptrdiff_t>(b));
+  for (std::size_t b = 0; b < s.head_dim && !whole; b += 256)
+    std::ranges::copy(twelve_bits(query + b, std::min<std::size_t>(256, s.head_dim - b)),
+                      q.begin() + static_cast<std::ptrdiff_t>(b));
   std::vector<double> scores(seen, 0.0), sums(s.v_dim, 0.0);
   for (std::size_t p = 0; p < seen; ++p) {
     const std::vector<float> k = problem.key(static_cast<std::int64_t>(p));

@@ -95,7 +95,7 @@ class RowsWalk : public SpanWalk<RowsWalk> {
     const std::size_t groups = rows_ * (d_ / 32);
     x.words = ManyRows::kWords, x.width = d_, x.stride = quantized_stride(d_);
     x.q = reinterpret_cast<std::int8_t*>(take(rows_ * x.stride / sizeof(float)));
-    x.d = take(groups), x.dsum = take(groups);
+    x.d = take(rows_ * slabs(d_)), x.fsum = take(groups);
     x.sum32 = reinterpret_cast<std::int32_t*>(take(groups));
     x.sum16 = reinterpret_cast<std::int32_t*>(take(2 * groups));
     for (std::size_t r = 0; r < rows_; ++r) quantize(query(r), x, r);

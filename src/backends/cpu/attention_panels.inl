@@ -51,7 +51,7 @@ class SpanPanels {
       for_groups(rows, row_bytes, from, to, ask, [&](std::size_t g, const Rows& r) {
         const Panel p = key_panel(g);
         const auto put = [&](std::size_t dword, Q bytes) { ManyRows::put<F>(p.weights, dword, bytes); };
-        for (std::size_t b = 0; b < n_ / 32; ++b) Blocks32<F>::unpack(r, b * F::kBytes, b, put, p.d, p.m);
+        for (std::size_t b = 0; b < n_ / 32; ++b) Blocks32<F>::unpack(r, b * F::kBytes, b, put, p.scales);
       });
     });
   }
@@ -84,9 +84,9 @@ class SpanPanels {
   void products(const QuantizedRows& queries, std::size_t first, int count, std::size_t from, std::size_t to,
                 float (*out)[kSpan]) const {
     if (has_minima(type_))
-      products_of<PanelSubs<32, true>>(queries, first, count, from, to, out);
+      products_of<PanelSubs<32, 32, true>>(queries, first, count, from, to, out);
     else
-      products_of<PanelSubs<32, false>>(queries, first, count, from, to, out);
+      products_of<PanelSubs<32, 32, false>>(queries, first, count, from, to, out);
   }
 
   /// values = values * factor + sum over positions of weight * value, of `count` rows.
@@ -113,8 +113,8 @@ class SpanPanels {
   }
 
   Panel key_panel(std::size_t g) const {
-    return {weights_ + g * n_ * kGroup * ManyRows::kBytesPerWeight, d_ + g * n_ / 32 * kGroup,
-            m_ + g * n_ / 32 * kGroup};
+    return {weights_ + g * n_ * kGroup * ManyRows::kBytesPerWeight,
+            {d_ + g * n_ / 32 * kGroup, m_ + g * n_ / 32 * kGroup}};
   }
   std::byte* value_panel(std::size_t i) const {
     return weights_ + i * kSpan * kGroup * ManyRows::kBytesPerWeight;
@@ -128,15 +128,6 @@ class SpanPanels {
       for (int i = 0; i < panels.value; ++i) p[i] = key_panel(g + static_cast<std::size_t>(i));
       for_tokens(0, static_cast<std::size_t>(count), [&](std::size_t t, auto rows) {
         add_panels<S, panels.value, rows.value, kSpan>(queries, p, 0, n_, first + t, out[t] + g * kGroup);
-        if constexpr (S::kMin)
-          for (int i = 0; i < panels.value; ++i) {
-            FG minima[rows.value];
-            add_minima<S>(queries, p[i], first + t, minima);
-            for (int r = 0; r < rows.value; ++r) {
-              float* y = out[t + static_cast<std::size_t>(r)] + (g + static_cast<std::size_t>(i)) * kGroup;
-              fg_store(y, fg_add(fg_load(y), minima[r]));
-            }
-          }
       });
     };
     std::size_t g = from / kGroup;

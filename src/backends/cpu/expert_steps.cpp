@@ -11,8 +11,9 @@ QuantizedRows rows_from(const QuantizedRows& all, std::size_t row) {
   const std::size_t groups = all.width / 32;
   QuantizedRows part = all;
   part.q += row * all.stride;
-  part.d += row * groups;
-  part.dsum += row * groups;
+  if (all.wide != nullptr) part.wide += row * wide_stride(all.width);
+  part.d += row * slabs(all.width);
+  part.fsum += row * groups;
   part.sum32 += row * groups;
   part.sum16 += row * groups * 2;
   return part;
@@ -22,8 +23,9 @@ void copy_row(const QuantizedRows& rows, std::size_t from, std::size_t to) {
   const QuantizedRows a = rows_from(rows, from), b = rows_from(rows, to);
   const std::size_t groups = rows.width / 32;
   std::memcpy(b.q, a.q, rows.width * 2);
-  std::memcpy(b.d, a.d, groups * 4);
-  std::memcpy(b.dsum, a.dsum, groups * 4);
+  if (rows.wide != nullptr) std::memcpy(b.wide, a.wide, wide_stride(rows.width));
+  std::memcpy(b.d, a.d, slabs(rows.width) * 4);
+  std::memcpy(b.fsum, a.fsum, groups * 4);
   std::memcpy(b.sum32, a.sum32, groups * 4);
   std::memcpy(b.sum16, a.sum16, groups * 8);
 }
@@ -66,17 +68,14 @@ void GroupStep::run(const RunContext& c, int thread) {
 }
 
 void QuantizePairsStep::run(const RunContext& c, int thread) {
-  QuantizedRows view = to.view(c, thread, width);
+  const QuantizedRows all = to.view(c, thread, width);
   const std::uint32_t *begin = grouping.begin(c), *place = grouping.place(c);
   // The rows of an expert are one linear's: their number decides how they are stored.
-  const auto words = [&](std::uint32_t at) {
+  const auto view = [&](std::uint32_t at) {
     const std::uint32_t* next = std::upper_bound(begin, begin + grouping.groups + 1, at);
-    return next[0] - next[-1] >= k->word_rows;
+    return stored_for(all, next[0] - next[-1], *k);
   };
-  const auto quantize = [&](const float* from, std::uint32_t at) {
-    view.words = words(at);
-    k->quantize(from, view, at);
-  };
+  const auto quantize = [&](const float* from, std::uint32_t at) { k->quantize(from, view(at), at); };
   const std::size_t rows = c.rows(x.rows);
   if (x.width == width) {
     const Range r = c.share(rows, thread);
@@ -84,8 +83,9 @@ void QuantizePairsStep::run(const RunContext& c, int thread) {
       quantize(x.row(c, t), place[t * used]);
       for (std::size_t j = 1; j < used; ++j) {
         const std::uint32_t at = place[t * used + j], done = place[t * used + j - 1];
-        if (words(at) == words(done))
-          copy_row(view, done, at);
+        const QuantizedRows as = view(at), is = view(done);
+        if (as.words == is.words && as.wide == is.wide)
+          copy_row(as, done, at);
         else
           quantize(x.row(c, t), at);
       }
@@ -129,8 +129,7 @@ void ExpertsLinearStep::run(const RunContext& c, int thread) {
     a.next = following < experts ? matrix(following) + a.n_begin * a.row_bytes : nullptr;
     a.bias = bias.data != nullptr ? bias.data + g * n : nullptr;
     a.map = grouping.order(c) + begin[g];
-    if (quantized) part = rows_from(all, begin[g]);
-    part.words = a.rows >= k->word_rows;
+    if (quantized) part = stored_for(rows_from(all, begin[g]), a.rows, *k);
     k->linear[slot](a);
   }
 }

@@ -116,8 +116,9 @@ struct FormatMXFP4 {
 };
 
 // ---- super-blocks of 256: kChunks calls of unpack give kPieces pieces of 16 elements each, of which
-// piece(c, i) tells the place in the block; header gives the scales dw and minima mw of the sub-blocks, by
-// row ----
+// piece(c, i) tells the place in the block; header gives the scales s (and minima m) of the sub-blocks, which
+// are integers, and the factors d (and -dmin), by row. kScaled: weights times their scales are
+// summed up as integers, which are kMostScaled at most; else the sums are taken times the scales ----
 
 /// Chunk after chunk.
 template <int pieces>
@@ -139,22 +140,16 @@ template <int n>
 inline Q signed_byte_of(Q a) {
   return qsar32<24>(qshl32<24 - 8 * n>(a));
 }
-/// out[i] = factor * float(byte i of the dword).
-inline void scale_bytes(Q w, FG factor, FG* out) {
-  out[0] = fg_mul(factor, fg_from_int(byte_of<0>(w)));
-  out[1] = fg_mul(factor, fg_from_int(byte_of<1>(w)));
-  out[2] = fg_mul(factor, fg_from_int(byte_of<2>(w)));
-  out[3] = fg_mul(factor, fg_from_int(byte_of<3>(w)));
+/// The bytes of a dword, and those less 32.
+inline void spread_bytes(Q w, Q* out) {
+  out[0] = byte_of<0>(w);
+  out[1] = byte_of<1>(w);
+  out[2] = byte_of<2>(w);
+  out[3] = byte_of<3>(w);
 }
-/// The same with minus zero's sign turned: -(factor * float(byte)).
-inline void minus_bytes(Q w, FG factor, FG* out) { scale_bytes(w, fg_negate(factor), out); }
-/// factor * float(byte - 32).
-inline void scale_bytes_less_32(Q w, FG factor, FG* out) {
-  const Q zero = qset1_32(32);
-  out[0] = fg_mul(factor, fg_from_int(qsub32(byte_of<0>(w), zero)));
-  out[1] = fg_mul(factor, fg_from_int(qsub32(byte_of<1>(w), zero)));
-  out[2] = fg_mul(factor, fg_from_int(qsub32(byte_of<2>(w), zero)));
-  out[3] = fg_mul(factor, fg_from_int(qsub32(byte_of<3>(w), zero)));
+inline void spread_bytes_less_32(Q w, Q* out) {
+  spread_bytes(w, out);
+  for (int i = 0; i < 4; ++i) out[i] = qsub32(out[i], qset1_32(32));
 }
 inline void load_dwords(const Rows& r, std::size_t off, Q (&w)[4]) {
   for (int j = 0; j < 4; ++j) w[j] = qload(r, j, off);
@@ -164,6 +159,8 @@ inline void load_dwords(const Rows& r, std::size_t off, Q (&w)[4]) {
 struct FormatQ2_K : EveryOther {
   static constexpr std::size_t kBytes = 84;
   static constexpr int kZero = 0, kSubs = 16, kPieces = 4, kChunks = 4, kMost = 3;
+  static constexpr int kMostScaled = 45;
+  static constexpr bool kScaled = true;
   static constexpr bool kMin = true, kWide = false;
   template <int c>
   static void unpack(const Rows& r, std::size_t off, int j, Q (&out)[kPieces]) {
@@ -174,14 +171,15 @@ struct FormatQ2_K : EveryOther {
     out[2] = qand(qshr16<4>(v), m);
     out[3] = qand(qshr16<6>(v), m);
   }
-  static void header(const Rows& r, std::size_t off, FG (&dw)[kSubs], FG (&mw)[kSubs]) {
+  static void header(const Rows& r, std::size_t off, Q (&s)[kSubs], Q (&m)[kSubs], FG& d, FG& minus_dmin) {
     Q w[4];
     load_dwords(r, off, w);
-    FG d, dmin;
+    FG dmin;
     fg_halves(qload_dword(r, off + 80), d, dmin);
+    minus_dmin = fg_negate(dmin);
     for (int i = 0; i < 4; ++i) {
-      scale_bytes(low_nibble(w[i]), d, dw + 4 * i);
-      minus_bytes(high_nibble(w[i]), dmin, mw + 4 * i);
+      spread_bytes(low_nibble(w[i]), s + 4 * i);
+      spread_bytes(high_nibble(w[i]), m + 4 * i);
     }
   }
 };
@@ -189,6 +187,8 @@ struct FormatQ2_K : EveryOther {
 struct FormatQ3_K : EveryOther {
   static constexpr std::size_t kBytes = 110;
   static constexpr int kZero = 4, kSubs = 16, kPieces = 4, kChunks = 4, kMost = 7;
+  static constexpr int kMostScaled = 128;
+  static constexpr bool kScaled = true;
   static constexpr bool kMin = false, kWide = false;
   template <int c>
   static void unpack(const Rows& r, std::size_t off, int j, Q (&out)[kPieces]) {
@@ -200,20 +200,21 @@ struct FormatQ3_K : EveryOther {
     out[2] = qor(qand(qshr16<4>(v), m), qand(shift<-4 * half>(high), bit));
     out[3] = qor(qand(qshr16<6>(v), m), qand(shift<-1 - 4 * half>(high), bit));
   }
-  static void header(const Rows& r, std::size_t off, FG (&dw)[kSubs], FG (&)[kSubs]) {
+  static void header(const Rows& r, std::size_t off, Q (&s)[kSubs], Q (&)[kSubs], FG& d, FG&) {
     const Q a = qload_dword(r, off + 96), b = qload_dword(r, off + 100), top = qload_dword(r, off + 104);
     const Q two = qset1_8(0x30);
-    const FG d = fg_half_high(qload_dword(r, off + 106));
-    scale_bytes_less_32(qor(low_nibble(a), qand(shift<4>(top), two)), d, dw);
-    scale_bytes_less_32(qor(low_nibble(b), qand(shift<2>(top), two)), d, dw + 4);
-    scale_bytes_less_32(qor(high_nibble(a), qand(top, two)), d, dw + 8);
-    scale_bytes_less_32(qor(high_nibble(b), qand(shift<-2>(top), two)), d, dw + 12);
+    d = fg_half_high(qload_dword(r, off + 106));
+    spread_bytes_less_32(qor(low_nibble(a), qand(shift<4>(top), two)), s);
+    spread_bytes_less_32(qor(low_nibble(b), qand(shift<2>(top), two)), s + 4);
+    spread_bytes_less_32(qor(high_nibble(a), qand(top, two)), s + 8);
+    spread_bytes_less_32(qor(high_nibble(b), qand(shift<-2>(top), two)), s + 12);
   }
 };
 
 struct FormatQ4_K : InOrder<4> {
   static constexpr std::size_t kBytes = 144;
   static constexpr int kZero = 0, kSubs = 8, kPieces = 4, kChunks = 4, kMost = 15;
+  static constexpr bool kScaled = false;
   static constexpr bool kMin = true, kWide = false;
   template <int c>
   static void unpack(const Rows& r, std::size_t off, int j, Q (&out)[kPieces]) {
@@ -225,22 +226,25 @@ struct FormatQ4_K : InOrder<4> {
   }
   /// d, dmin, then 12 bytes of 6-bit scales and minima: dword 1 scales 0..3, dword 2 minima 0..3, dword 3 the
   /// low nibbles of 4..7, whose high bits top the bytes of dwords 1 and 2.
-  static void header(const Rows& r, std::size_t off, FG (&dw)[kSubs], FG (&mw)[kSubs]) {
+  static void header(const Rows& r, std::size_t off, Q (&s)[kSubs], Q (&m)[kSubs], FG& d, FG& minus_dmin) {
     Q w[4];
     load_dwords(r, off, w);
     const Q six = qset1_8(0x3f), two = qset1_8(0x30);
-    FG d, dmin;
+    FG dmin;
     fg_halves(w[0], d, dmin);
-    scale_bytes(qand(w[1], six), d, dw);
-    scale_bytes(qor(low_nibble(w[3]), qand(qshr16<2>(w[1]), two)), d, dw + 4);
-    minus_bytes(qand(w[2], six), dmin, mw);
-    minus_bytes(qor(high_nibble(w[3]), qand(qshr16<2>(w[2]), two)), dmin, mw + 4);
+    minus_dmin = fg_negate(dmin);
+    spread_bytes(qand(w[1], six), s);
+    spread_bytes(qor(low_nibble(w[3]), qand(qshr16<2>(w[1]), two)), s + 4);
+    spread_bytes(qand(w[2], six), m);
+    spread_bytes(qor(high_nibble(w[3]), qand(qshr16<2>(w[2]), two)), m + 4);
   }
 };
 
 struct FormatQ5_K : InOrder<4> {
   static constexpr std::size_t kBytes = 176;
   static constexpr int kZero = 0, kSubs = 8, kPieces = 4, kChunks = 4, kMost = 31;
+  static constexpr int kMostScaled = 1953;
+  static constexpr bool kScaled = true;
   static constexpr bool kMin = true, kWide = false;
   template <int c>
   static void unpack(const Rows& r, std::size_t off, int j, Q (&out)[kPieces]) {
@@ -252,14 +256,16 @@ struct FormatQ5_K : InOrder<4> {
       out[2 + h] = qor(high_nibble(v), qand(shift<3 - 2 * c>(high), bit));
     }
   }
-  static void header(const Rows& r, std::size_t off, FG (&dw)[kSubs], FG (&mw)[kSubs]) {
-    FormatQ4_K::header(r, off, dw, mw);
+  static void header(const Rows& r, std::size_t off, Q (&s)[kSubs], Q (&m)[kSubs], FG& d, FG& minus_dmin) {
+    FormatQ4_K::header(r, off, s, m, d, minus_dmin);
   }
 };
 
 struct FormatQ6_K : EveryOther {
   static constexpr std::size_t kBytes = 210;
   static constexpr int kZero = 32, kSubs = 16, kPieces = 4, kChunks = 4, kMost = 63;
+  static constexpr int kMostScaled = 4096;
+  static constexpr bool kScaled = true;
   static constexpr bool kMin = false, kWide = false;
   template <int c>
   static void unpack(const Rows& r, std::size_t off, int j, Q (&out)[kPieces]) {
@@ -271,15 +277,15 @@ struct FormatQ6_K : EveryOther {
     out[2] = qor(high_nibble(a), qand(high, two));
     out[3] = qor(high_nibble(b), qand(shift<-2>(high), two));
   }
-  static void header(const Rows& r, std::size_t off, FG (&dw)[kSubs], FG (&)[kSubs]) {
+  static void header(const Rows& r, std::size_t off, Q (&s)[kSubs], Q (&)[kSubs], FG& d, FG&) {
     Q w[4];
     load_dwords(r, off + 192, w);
-    const FG d = fg_half_high(qload_dword(r, off + 206));
+    d = fg_half_high(qload_dword(r, off + 206));
     for (int i = 0; i < 4; ++i) {
-      dw[4 * i] = fg_mul(d, fg_from_int(signed_byte_of<0>(w[i])));
-      dw[4 * i + 1] = fg_mul(d, fg_from_int(signed_byte_of<1>(w[i])));
-      dw[4 * i + 2] = fg_mul(d, fg_from_int(signed_byte_of<2>(w[i])));
-      dw[4 * i + 3] = fg_mul(d, fg_from_int(signed_byte_of<3>(w[i])));
+      s[4 * i] = signed_byte_of<0>(w[i]);
+      s[4 * i + 1] = signed_byte_of<1>(w[i]);
+      s[4 * i + 2] = signed_byte_of<2>(w[i]);
+      s[4 * i + 3] = signed_byte_of<3>(w[i]);
     }
   }
 };
@@ -287,6 +293,8 @@ struct FormatQ6_K : EveryOther {
 struct FormatIQ4_XS : InOrder<2> {
   static constexpr std::size_t kBytes = 136;
   static constexpr int kZero = kWideZero, kSubs = 8, kPieces = 2, kChunks = 8, kMost = 128;
+  static constexpr int kMostScaled = 4064;
+  static constexpr bool kScaled = true;
   static constexpr bool kMin = false, kWide = true;
   template <int c>
   static void unpack(const Rows& r, std::size_t off, int j, Q (&out)[kPieces]) {
@@ -295,21 +303,20 @@ struct FormatIQ4_XS : InOrder<2> {
     out[0] = qlookup(table, low_nibble(v));
     out[1] = qlookup(table, high_nibble(v));
   }
-  static void header(const Rows& r, std::size_t off, FG (&dw)[kSubs], FG (&)[kSubs]) {
+  static void header(const Rows& r, std::size_t off, Q (&s)[kSubs], Q (&)[kSubs], FG& d, FG&) {
     const Q a = qload_dword(r, off), low = qload_dword(r, off + 4);
-    const FG d = fg_half_low(a);
-    const auto scale = [&](Q l, Q h) {
-      const Q six = qor(qand(l, qset1_32(15)), qand(h, qset1_32(0x30)));
-      return fg_mul(d, fg_from_int(qsub32(six, qset1_32(32))));
+    d = fg_half_low(a);
+    const auto scale = [](Q l, Q h) {
+      return qsub32(qor(qand(l, qset1_32(15)), qand(h, qset1_32(0x30))), qset1_32(32));
     };
-    dw[0] = scale(low, qshr32<12>(a));
-    dw[1] = scale(qshr32<4>(low), qshr32<14>(a));
-    dw[2] = scale(qshr32<8>(low), qshr32<16>(a));
-    dw[3] = scale(qshr32<12>(low), qshr32<18>(a));
-    dw[4] = scale(qshr32<16>(low), qshr32<20>(a));
-    dw[5] = scale(qshr32<20>(low), qshr32<22>(a));
-    dw[6] = scale(qshr32<24>(low), qshr32<24>(a));
-    dw[7] = scale(qshr32<28>(low), qshr32<26>(a));
+    s[0] = scale(low, qshr32<12>(a));
+    s[1] = scale(qshr32<4>(low), qshr32<14>(a));
+    s[2] = scale(qshr32<8>(low), qshr32<16>(a));
+    s[3] = scale(qshr32<12>(low), qshr32<18>(a));
+    s[4] = scale(qshr32<16>(low), qshr32<20>(a));
+    s[5] = scale(qshr32<20>(low), qshr32<22>(a));
+    s[6] = scale(qshr32<24>(low), qshr32<24>(a));
+    s[7] = scale(qshr32<28>(low), qshr32<26>(a));
   }
 };
 

@@ -11,20 +11,35 @@ enum class Isa;
 
 namespace quipu::backends {
 
-/// Activations of a linear with quantised weights: 12-bit integers q in groups of 32 (docs/numerics.md), as
-/// two int8 planes, q = 16 hi + lo, or as words. Width is a multiple of 32.
+/// Values that share a scale of activations; the last group of a row may be shorter.
+inline constexpr std::size_t kSlab = 256;
+constexpr std::size_t slabs(std::size_t width) { return (width + kSlab - 1) / kSlab; }
+
+/// Activations of a linear with quantised weights: 12-bit integers q in groups of kSlab (docs/numerics.md),
+/// as two int8 planes, q = 16 hi + lo, or as words. Width is a multiple of 32.
 struct QuantizedRows {
-  /// [rows][stride]. Planes: per group 32 bytes lo, 32 bytes hi. Words: int16, of every four values 0, 2,
-  /// 1, 3.
+  /// [rows][stride]. Planes: of every 32 values 32 bytes lo, 32 bytes hi. Words: int16, of every four values
+  /// 0, 2, 1, 3.
   std::int8_t* q = nullptr;
   bool words = false;
-  float* d = nullptr;             ///< [rows][width / 32] scales
-  float* dsum = nullptr;          ///< [rows][width / 32] d * float(sum32)
+  /// [rows][wide_stride(width)], null where nothing reads it: the planes again, as WideSlab.
+  std::int8_t* wide = nullptr;
+  float* d = nullptr;             ///< [rows][slabs(width)] scales
   std::int32_t* sum32 = nullptr;  ///< [rows][width / 32] sums of q
   std::int32_t* sum16 = nullptr;  ///< [rows][width / 16]
+  float* fsum = nullptr;          ///< [rows][width / 32] float(sum32)
   std::size_t stride = 0;         ///< bytes: 2 * width and padding to an odd multiple of 64 (cache sets)
   std::size_t width = 0;
 };
+/// A slab for tiles. Sums of q are there twice as bfloat16 numbers, a multiple of 256 and the rest, those of
+/// sub-blocks i and i + 4 (of 16 values: i and i + 8) side by side: first all multiples, then all rests.
+struct WideSlab {
+  struct {
+    std::int8_t low[64], high[64];
+  } planes[kSlab / 64];
+  std::uint16_t sums16[32], sums32[32];
+};
+constexpr std::size_t wide_stride(std::size_t width) { return width / kSlab * sizeof(WideSlab) + 64; }
 constexpr std::size_t quantized_stride(std::size_t width) { return 2 * width + (width % 64 == 0 ? 64 : 0); }
 
 /// One thread's share of a linear: output columns [n_begin, n_end) of all rows.
@@ -138,6 +153,8 @@ struct Kernels {
                               const QuantizedRows& out, std::size_t row);
   /// Linears of at least so many rows take words, fewer take planes.
   std::size_t word_rows;
+  /// Linears of at least so many rows with super-blocks take the planes by 64 values, too.
+  std::size_t wide_rows;
   void (*store_f16)(const float* x, std::uint16_t* y, std::size_t n);
   void (*store_bf16)(const float* x, std::uint16_t* y, std::size_t n);
   /// Most query rows of one call: enough to share what is done once a span, few enough to balance.
@@ -192,28 +209,36 @@ constexpr int weight_slot(std::uint32_t dtype) {
 
 constexpr bool is_quantized_slot(int slot) { return slot >= 3; }
 
+constexpr bool has_wide(const Kernels& kernels) { return kernels.wide_rows != SIZE_MAX; }
+/// How `rows` rows of one linear are stored, of what `all` has room for.
+inline QuantizedRows stored_for(QuantizedRows all, std::size_t rows, const Kernels& kernels) {
+  all.words = rows >= kernels.word_rows;
+  if (rows < kernels.wide_rows) all.wide = nullptr;
+  return all;
+}
+
 /// AMX: fewer rows than this are left to the AVX-512 kernels (a tile of few rows costs as much as a full
 /// one).
 inline constexpr std::size_t kAmxRows = 9;
 /// Panels of 16 columns unpacked at a time: as many as fit in half of a 2 MiB L2 with their scales, an even
 /// number.
-inline constexpr std::size_t kAmxMaxPanels = 8;
+inline constexpr std::size_t kAmxMaxPanels = 8, kAmxPanelBytes = 42;  ///< bytes a weight of 16 columns
 constexpr std::size_t amx_panels(std::size_t k) {
-  const std::size_t fit = (std::size_t{1} << 20) / (k * 40) / 2 * 2;
+  const std::size_t fit = (std::size_t{1} << 20) / (k * kAmxPanelBytes) / 2 * 2;
   return fit < 2 ? 2 : fit > kAmxMaxPanels ? kAmxMaxPanels : fit;
 }
 /// Two panels of kPanelWeights (two bytes each; of a chunk of K, as they stay in L1), their scales and
 /// minima, accumulators of kPanelBlock rows.
 inline constexpr std::size_t kPanelWeights = 4096, kPanelBlock = 512;
 constexpr std::size_t panel_scratch(std::size_t k) {
-  return 2 * kPanelWeights * 2 + 2 * 2 * (k / 16) * 64 + 2 * kPanelBlock * 64;
+  return 2 * kPanelWeights * 2 + 2 * 3 * (k / 16) * 64 + 2 * kPanelBlock * 64;
 }
-/// Tiles of 16 activation rows that share what is read of the panels.
-inline constexpr std::size_t kAmxTiles = 4;
+/// Tiles of 16 activation rows and panels whose slabs stay in L1 together.
+inline constexpr std::size_t kAmxTiles = 2, kAmxTogether = 2;
 /// Scratch bytes per thread for a linear of width k.
 constexpr std::size_t linear_scratch(std::size_t k) {
-  const std::size_t tiles =
-      (k + 256) * (kAmxTiles * 8 + 32) + amx_panels(k) * k * 40 + 2 * kAmxMaxPanels * kAmxTiles * 1024;
+  const std::size_t tiles = (k + 256) * (kAmxTiles * 8 + 80) + amx_panels(k) * k * kAmxPanelBytes +
+                            kAmxMaxPanels * kAmxTiles * 1024;
   return tiles > panel_scratch(k) ? tiles : panel_scratch(k);
 }
 /// Float weights without AVX-512: a chunk of K of 16 weight rows at most, the sums of a block of rows of

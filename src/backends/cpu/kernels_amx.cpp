@@ -15,6 +15,8 @@
 #include "backends/cpu/linear_rows.inl"
 #include "backends/cpu/linear_quant.inl"
 #include "backends/cpu/linear_amx.inl"
+#include "backends/cpu/linear_amx_blocks.inl"
+#include "backends/cpu/linear_amx_super.inl"
 #include "backends/cpu/linear_amx_bf16.inl"
 // clang-format on
 
@@ -24,6 +26,7 @@ namespace {
 Kernels with_tiles(Kernels k) {
   k.name = "AVX-512 VNNI + AMX";
   k.word_rows = SIZE_MAX;
+  k.wide_rows = kAmxRows;
   k.linear[3] = linear_amx<Blocks32<FormatQ4_0>, 3>;
   k.linear[4] = linear_amx<Blocks32<FormatQ4_1>, 4>;
   k.linear[5] = linear_amx<Blocks32<FormatQ5_0>, 5>;

@@ -52,6 +52,7 @@ constexpr Kernels kKernels = {
     rms_norm_quantize,
     layer_norm_quantize,
     ManyRows::kWords ? ManyRows::kLeastRows : SIZE_MAX,
+    SIZE_MAX,
     store_f16_row,
     store_bf16_row,
     48,

@@ -1,73 +1,33 @@
-// Linear with quantised weights for many rows, on AMX int8: the panels, the integer sums and the chain of
-// linear_quant.inl, so the same bits; only the sums are made by tile products.
-//
-// Activations are operand A as they lie (a row of QuantizedRows is [lo32 | hi32] a group), a panel is operand
-// B. Four-bit weights: one product of 64 bytes a group, [lo | hi] x [w ; 16 w], is the whole sum. Others: a
-// product for lo and one for hi, sum = 16 hi + lo.
-//
-// Per group a tile of sums goes through memory to the vector unit (scale, convert, fma: three operations for
-// 16 sums), which bounds the speed: a store takes as long as a product, and beside tile instructions one of
-// the two vector ports is gone. So the accumulators of a tile are in registers for a chunk of K, and what two
-// panels need of a chunk stays in L1 for kAmxTiles tiles of rows.
+// Linear with quantised weights for many rows, on AMX int8: panels of 16 columns are unpacked to tiles, a
+// tile of 16 rows of activations is operand A as it lies, and what a panel and a tile of rows make of a slab
+// of K is a unit of work. The sums and the chain of linear_quant.inl, so the same bits; only the sums are
+// made by tile products (linear_amx_blocks.inl, linear_amx_super.inl).
 
 namespace quipu::backends {
 namespace {
 
-template <class F>
-constexpr bool kFourBits = false;
-template <>
-constexpr bool kFourBits<FormatQ4_0> = true;
-template <>
-constexpr bool kFourBits<FormatQ4_1> = true;
-template <>
-constexpr bool kFourBits<FormatQ4_K> = true;
-
 constexpr std::size_t kTileRows = 16;  ///< activation rows of a tile
 constexpr std::size_t kTileInts = 256;
 
-/// How a format's tiles are shaped, and where a panel's go.
-template <class B>
-struct AmxShape {
-  using F = typename B::Format;
-  static constexpr bool kOneProduct = kFourBits<F>;
-  static constexpr std::size_t kSub = B::kSubWidth;
-  static constexpr std::size_t kSubsPerGroup = 32 / kSub;
-  static constexpr std::size_t kWeightRows = kOneProduct ? 16 : kSub / 4;  ///< of a B tile, 64 bytes each
-  static constexpr std::size_t kWeightBytes = kWeightRows * 64;            ///< of a B tile
-  static constexpr std::size_t kChunk = 256 / kSub;  ///< sub-blocks between two visits of an accumulator
-};
-
-/// A panel of one thread: B operands by sub-block, scales and minima of the 16 columns by sub-block.
+/// A panel of one thread: B operands of its weights and, of super-blocks, of its minima, and the scales and
+/// minima of its 16 columns.
 struct AmxPanel {
-  std::uint8_t* tiles;
-  float *d, *m;
+  std::uint8_t *tiles, *minima;
+  GroupScales scales;
 };
 
-/// Dword i of every row of a panel to its places in the B tiles, the zero point taken off (unless it is 0 and
-/// 16 w needs the unsigned range).
-template <class B>
-inline void put_dword(std::uint8_t* tiles, std::size_t i, __m512i bytes) {
-  using S = AmxShape<B>;
-  constexpr std::size_t rows = S::kSub / 4;
-  std::uint8_t* to = tiles + i / rows * S::kWeightBytes + i % rows * 64;
-  const __m512i w = _mm512_sub_epi8(bytes, _mm512_set1_epi8(static_cast<char>(S::F::kZero)));
-  _mm512_storeu_si512(to, w);
-  if constexpr (S::kOneProduct)
-    _mm512_storeu_si512(to + rows * 64,
-                        _mm512_and_si512(_mm512_slli_epi16(w, 4), _mm512_set1_epi8(static_cast<char>(0xf0))));
-}
-
-/// A tile of 16 activation rows: planes, and scales (and scaled sums) by sub-block [subs][16], zeros for rows
-/// that are not there.
+/// A tile of 16 activation rows: planes, scales by slab [slabs][16], and sums by block of 32 [blocks][16],
+/// zeros for rows that are not there.
 struct AmxRows {
-  const std::int8_t* q;
-  std::size_t stride;
-  float *d, *dsum;
+  const std::int8_t *q, *wide;
+  std::size_t stride, wide_stride;
+  float *d, *sums;
+
+  const WideSlab* slab(std::size_t i) const { return reinterpret_cast<const WideSlab*>(wide) + i; }
 };
 
 /// The 16 x 16 block of a matrix at row t0 and column c0 with rows and columns exchanged.
-template <class T>
-inline void turned(const T* from, std::size_t width, std::size_t t0, std::size_t rows, std::size_t c0,
+inline void turned(const float* from, std::size_t width, std::size_t t0, std::size_t rows, std::size_t c0,
                    __m512i (&v)[16]) {
   const __mmask16 there = first(width - c0 < 16 ? width - c0 : 16);
 #pragma GCC unroll 16
@@ -75,256 +35,124 @@ inline void turned(const T* from, std::size_t width, std::size_t t0, std::size_t
     v[r] = r < rows ? _mm512_maskz_loadu_epi32(there, from + (t0 + r) * width + c0) : _mm512_setzero_si512();
   transpose16(v);
 }
-template <class B>
-void gather_scales(const LinearArgs& a, std::size_t t0, std::size_t rows, const AmxRows& to) {
-  using S = AmxShape<B>;
-  const QuantizedRows& x = *a.x;
-  const std::size_t groups = a.k / 32, subs = a.k / S::kSub;
+/// The rows of a matrix from t0 on as columns: [width][16].
+inline void turn_rows(const float* from, std::size_t width, std::size_t t0, std::size_t rows, float* to) {
   __m512i v[16];
-  for (std::size_t g = 0; g < groups; g += 16) {
-    turned(x.d, groups, t0, rows, g, v);
-    const std::size_t count = groups - g < 16 ? groups - g : 16;
-    for (std::size_t i = 0; i < count; ++i)
-      for (std::size_t j = 0; j < S::kSubsPerGroup; ++j)
-        _mm512_storeu_si512(to.d + ((g + i) * S::kSubsPerGroup + j) * kTileRows, v[i]);
-  }
-  if constexpr (S::F::kMin) {
-    for (std::size_t s = 0; s < subs; s += 16) {
-      const std::size_t count = subs - s < 16 ? subs - s : 16;
-      if constexpr (S::kSub == 32)
-        turned(x.dsum, groups, t0, rows, s, v);
-      else
-        turned(x.sum16, subs, t0, rows, s, v);
-      for (std::size_t i = 0; i < count; ++i) {
-        __m512 sum = _mm512_castsi512_ps(v[i]);
-        if constexpr (S::kSub == 16)
-          sum = _mm512_mul_ps(_mm512_loadu_ps(to.d + (s + i) * kTileRows), _mm512_cvtepi32_ps(v[i]));
-        _mm512_storeu_ps(to.dsum + (s + i) * kTileRows, sum);
-      }
-    }
+  for (std::size_t c = 0; c < width; c += 16) {
+    turned(from, width, t0, rows, c, v);
+    for (std::size_t i = 0; i < 16 && c + i < width; ++i) _mm512_storeu_si512(to + (c + i) * kTileRows, v[i]);
   }
 }
-
-/// A chunk of sub-blocks of one tile of results: its operands, and where its accumulators are.
+/// A slab of one tile of results: its operands, its blocks, and where its accumulators are.
 struct AmxUnit {
   const AmxRows* x;
   const AmxPanel* w;
-  std::size_t s0, count;
-  float *acc, *accm;
+  std::size_t slab, b0, count;
+  float* acc;
 };
 
-// Tiles are named in the instruction, so what takes turns stands twice.
-template <bool unsigned_weights>
-inline void one_product_even(const std::int8_t* x, std::size_t stride, const std::uint8_t* w,
-                             std::int32_t* out) {
-  _tile_zero(0);
-  _tile_loadd(4, x, stride);
-  _tile_loadd(6, w, 64);
-  if constexpr (unsigned_weights)
-    _tile_dpbsud(0, 4, 6);
-  else
-    _tile_dpbssd(0, 4, 6);
-  _tile_stored(0, out, 64);
-}
-template <bool unsigned_weights>
-inline void one_product_odd(const std::int8_t* x, std::size_t stride, const std::uint8_t* w,
-                            std::int32_t* out) {
-  _tile_zero(1);
-  _tile_loadd(5, x, stride);
-  _tile_loadd(7, w, 64);
-  if constexpr (unsigned_weights)
-    _tile_dpbsud(1, 5, 7);
-  else
-    _tile_dpbssd(1, 5, 7);
-  _tile_stored(1, out, 64);
-}
-/// Sums with lo, then those with hi.
-inline void two_products_even(const std::int8_t* lo, std::size_t stride, const std::uint8_t* w,
-                              std::int32_t* out) {
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_loadd(6, w, 64);
-  _tile_loadd(4, lo, stride);
-  _tile_dpbssd(0, 4, 6);
-  _tile_loadd(5, lo + 32, stride);
-  _tile_dpbssd(1, 5, 6);
-  _tile_stored(0, out, 64);
-  _tile_stored(1, out + kTileInts, 64);
-}
-inline void two_products_odd(const std::int8_t* lo, std::size_t stride, const std::uint8_t* w,
-                             std::int32_t* out) {
-  _tile_zero(2);
-  _tile_zero(3);
-  _tile_loadd(7, w, 64);
-  _tile_loadd(4, lo, stride);
-  _tile_dpbssd(2, 4, 7);
-  _tile_loadd(5, lo + 32, stride);
-  _tile_dpbssd(3, 5, 7);
-  _tile_stored(2, out, 64);
-  _tile_stored(3, out + kTileInts, 64);
-}
-
-constexpr std::size_t kRing = 4;       ///< sub-blocks whose sums are in memory at a time
-constexpr std::size_t kSumsAhead = 2;  ///< so many sub-blocks are multiplied before one is added up
-
-/// The sums of sub-block s of a unit, to memory. `at`: sub-blocks multiplied so far, which says whose turn it
-/// is.
-template <class B>
-inline void make_sums(const AmxUnit& u, std::size_t s, std::size_t at, std::int32_t* out) {
-  using S = AmxShape<B>;
-  const std::uint8_t* w = u.w->tiles + s * S::kWeightBytes;
-  if constexpr (S::kOneProduct) {
-    const std::int8_t* x = u.x->q + s * 64;
-    if (at % 2 == 0)
-      one_product_even<S::F::kZero == 0>(x, u.x->stride, w, out);
-    else
-      one_product_odd<S::F::kZero == 0>(x, u.x->stride, w, out);
-  } else {
-    const std::int8_t* lo = u.x->q + s / S::kSubsPerGroup * 64 + s % S::kSubsPerGroup * S::kSub;
-    if (at % 2 == 0)
-      two_products_even(lo, u.x->stride, w, out);
-    else
-      two_products_odd(lo, u.x->stride, w, out);
-  }
-}
-
-/// The order of the units of a block of columns and rows: chunk by chunk of K, so that what two panels need
-/// of it stays in L1 for all tiles of rows.
+/// The order of the units of a block of columns and rows: slab by slab, kAmxTogether panels at a time, so
+/// that what is read twice stays in L1.
 struct AmxOrder {
   const AmxRows* rows;
   const AmxPanel* panels;
-  std::size_t panel_count, tiles, subs, chunk;
-  float *acc, *accm;
-  std::size_t c = 0, pair = 0, tile = 0, half = 0;
+  std::size_t panel_count, tiles, blocks, slab_blocks;
+  float* acc;
+  std::size_t slab = 0, first = 0, tile = 0, panel = 0;
 
   AmxUnit unit() const {
-    const std::size_t p = pair * 2 + half, s0 = c * chunk, place = (p * kAmxTiles + tile) * kTileInts;
-    const std::size_t count = subs - s0 < chunk ? subs - s0 : chunk;
-    return {&rows[tile], &panels[p], s0, count, acc + place, accm + place};
+    const std::size_t p = first + panel, b0 = slab * slab_blocks;
+    const std::size_t count = blocks - b0 < slab_blocks ? blocks - b0 : slab_blocks;
+    return {&rows[tile], &panels[p], slab, b0, count, acc + (p * kAmxTiles + tile) * kTileInts};
   }
   /// False: there is none.
   bool next() {
-    if (half == 0 && pair * 2 + 1 < panel_count) {
-      half = 1;
-      return true;
-    }
-    half = 0;
+    if (++panel < kAmxTogether && first + panel < panel_count) return true;
+    panel = 0;
     if (++tile < tiles) return true;
     tile = 0;
-    if (++pair < (panel_count + 1) / 2) return true;
-    pair = 0;
-    return ++c * chunk < subs;
+    first += kAmxTogether;
+    if (first < panel_count) return true;
+    first = 0;
+    return ++slab * slab_blocks < blocks;
   }
 };
 
-/// The sums of all sub-blocks in order, made kSumsAhead before they are taken.
+/// The minima of a panel as operand B: those of sub-blocks i and i + kSubs / 2 side by side, for both parts
+/// of a sum in WideSlab. Their product's even and odd chains are those of sum_minima, exact, so that the
+/// order within them does not matter.
 template <class B>
-struct AmxSums {
-  AmxOrder order;
-  std::int32_t* ring;
-  AmxUnit unit = order.unit();
-  std::size_t s = 0, made = 0, taken = 0;
-  bool done = false;
-
-  std::int32_t* place(std::size_t at) const { return ring + at % kRing * 2 * kTileInts; }
-  /// Those of the next sub-block, good until the next call.
-  const std::int32_t* take() {
-    make();
-    return place(taken++);
-  }
-  void make() {
-    if (done) return;
-    make_sums<B>(unit, unit.s0 + s, made, place(made));
-    ++made;
-    if (++s < unit.count) return;
-    s = 0;
-    done = !order.next();
-    if (!done) unit = order.unit();
-  }
-};
-
-/// The chain of a unit's accumulators [16 rows][16 columns]. Later sums are made meanwhile, so that tiles and
-/// the vector unit do not wait for each other.
-template <class B>
-inline void add_unit(const AmxUnit& u, AmxSums<B>& sums) {
-  using S = AmxShape<B>;
-  __m512 y[kTileRows];
-#pragma GCC unroll 16
-  for (std::size_t r = 0; r < kTileRows; ++r) y[r] = _mm512_load_ps(u.acc + r * 16);
-  for (std::size_t i = 0; i < u.count; ++i) {
-    const std::int32_t* sum = sums.take();
-    const float* dx = u.x->d + (u.s0 + i) * kTileRows;
-    const __m512 dw = _mm512_loadu_ps(u.w->d + (u.s0 + i) * 16);
-#pragma GCC unroll 16
-    for (std::size_t r = 0; r < kTileRows; ++r) {
-      __m512i v = _mm512_load_si512(sum + r * 16);
-      if constexpr (!S::kOneProduct)
-        v = _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(sum + kTileInts + r * 16), 4), v);
-      y[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(v), _mm512_mul_ps(dw, _mm512_set1_ps(dx[r])), y[r]);
+inline void put_minima(const AmxPanel& p, std::size_t blocks) {
+  constexpr std::size_t subs = B::kBlock / B::kSubWidth, half = subs / 2;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const float* m = p.scales.m + b * subs * 16;
+    std::uint8_t* to = p.minima + b * kTileBytes;
+    for (std::size_t i = 0; i < half; ++i) {  // small integers: the lower halves of the floats are zero
+      const __m512i pair = _mm512_or_si512(_mm512_srli_epi32(_mm512_loadu_si512(m + i * 16), 16),
+                                           _mm512_loadu_si512(m + (half + i) * 16));
+      _mm512_storeu_si512(to + i * 64, pair);
+      _mm512_storeu_si512(to + (half + i) * 64, pair);
     }
-  }
-#pragma GCC unroll 16
-  for (std::size_t r = 0; r < kTileRows; ++r) _mm512_store_ps(u.acc + r * 16, y[r]);
-  if constexpr (S::F::kMin) {
-#pragma GCC unroll 16
-    for (std::size_t r = 0; r < kTileRows; ++r) y[r] = _mm512_load_ps(u.accm + r * 16);
-    for (std::size_t i = 0; i < u.count; ++i) {
-      const float* dsum = u.x->dsum + (u.s0 + i) * kTileRows;
-      const __m512 mw = _mm512_loadu_ps(u.w->m + (u.s0 + i) * 16);
-#pragma GCC unroll 16
-      for (std::size_t r = 0; r < kTileRows; ++r) y[r] = _mm512_fmadd_ps(mw, _mm512_set1_ps(dsum[r]), y[r]);
-    }
-#pragma GCC unroll 16
-    for (std::size_t r = 0; r < kTileRows; ++r) _mm512_store_ps(u.accm + r * 16, y[r]);
+    for (std::size_t i = subs; i < 16; ++i) _mm512_storeu_si512(to + i * 64, _mm512_setzero_si512());
   }
 }
+/// The minima of a unit times the sums of its activations, to memory; takes tiles 3, 4 and 6.
+template <class B>
+inline void multiply_minima(const AmxRows& x, const AmxPanel& w, std::size_t slab, float* to) {
+  const std::uint16_t* sums = B::kSubWidth == 32 ? x.slab(slab)->sums32 : x.slab(slab)->sums16;
+  _tile_zero(3);
+  _tile_loadd(4, sums, x.wide_stride);
+  _tile_loadd(6, w.minima + slab * kTileBytes, 64);
+  _tile_dpbf16ps(3, 4, 6);
+  _tile_stored(3, to, 64);
+}
 
-/// Where a thread's scratch goes (linear_scratch): tiles and scales of up to `panels` panels; scales of
-/// kAmxTiles tiles of rows; the planes of a tile that lacks rows; accumulators.
+/// `there` rows at `from`, and zeros for those that a tile lacks, at `to`.
+inline const std::int8_t* filled_up(std::byte* to, const std::int8_t* from, std::size_t stride,
+                                    std::size_t there) {
+  __builtin_memset(to, 0, kTileRows * stride);
+  __builtin_memcpy(to, from, there * stride);
+  return reinterpret_cast<const std::int8_t*>(to);
+}
+
+/// Where a thread's scratch goes (linear_scratch): tiles and scales of up to `panels` panels; scales and sums
+/// of kAmxTiles tiles of rows; the planes of a tile that lacks rows; accumulators.
 struct AmxScratch {
   std::size_t panels;
   std::byte *first_panel, *first_rows, *part;
   std::size_t panel_bytes, rows_bytes;
-  float *acc, *accm;
+  float* acc;
 };
 inline AmxScratch amx_scratch(std::byte* scratch, std::size_t k) {
   AmxScratch s;
   s.panels = amx_panels(k);
-  s.panel_bytes = k * 40;
+  s.panel_bytes = k * kAmxPanelBytes;
   s.rows_bytes = k * 8;
   s.first_panel = scratch;
   s.first_rows = s.first_panel + s.panels * s.panel_bytes;
   s.part = s.first_rows + kAmxTiles * s.rows_bytes;
-  s.acc = reinterpret_cast<float*>(s.part + kTileRows * 2 * k);
-  s.accm = s.acc + kAmxMaxPanels * kAmxTiles * kTileInts;
+  s.acc = reinterpret_cast<float*>(s.part + kTileRows * (quantized_stride(k) + wide_stride(k)));
   return s;
 }
 
+/// The tiles of B's panels and the chains of its units.
 template <class B>
-void configure_int8() {
-  using S = AmxShape<B>;
-  TileConfig config;
-  for (int i = 0; i < 8; ++i) {
-    config.column_bytes[i] =
-        i == 4 || i == 5 ? (S::kOneProduct ? 64 : static_cast<std::uint16_t>(S::kSub)) : 64;
-    config.rows[i] = i < 6 ? 16 : static_cast<std::uint8_t>(S::kWeightRows);
-  }
-  load_config(config);
-}
+struct AmxWork;
 
 template <class B, int slot>
 void linear_amx(const LinearArgs& a) {
-  using S = AmxShape<B>;
-  if (a.rows < kAmxRows) return kernels_avx512().linear[slot](a);
+  using Work = AmxWork<B>;
+  if (a.rows < Work::kLeastRows) return kernels_avx512().linear[slot](a);
   const AmxScratch at = amx_scratch(a.scratch, a.k);
-  const std::size_t subs = a.k / S::kSub;
-  alignas(64) std::int32_t ring[kRing * 2 * kTileInts];
-  configure_int8<B>();
+  const QuantizedRows& x = *a.x;
+  const std::size_t blocks = a.k / B::kBlock;
+  const Ahead ahead(a);
+  Work::configure();
 
   AmxRows rows[kAmxTiles];
   for (std::size_t i = 0; i < kAmxTiles; ++i) {
     rows[i].d = reinterpret_cast<float*>(at.first_rows + i * at.rows_bytes);
-    rows[i].dsum = rows[i].d + subs * kTileRows;
+    rows[i].sums = rows[i].d + slabs(a.k) * kTileRows;
   }
   for (std::size_t n0 = a.n_begin; n0 < a.n_end; n0 += at.panels * 16) {
     AmxPanel panels[kAmxMaxPanels];
@@ -332,13 +160,25 @@ void linear_amx(const LinearArgs& a) {
     const std::size_t count = (columns + 15) / 16;
     for (std::size_t i = 0; i < count; ++i) {
       std::byte* place = at.first_panel + i * at.panel_bytes;
-      auto* d = reinterpret_cast<float*>(place + a.k * 32);
-      const AmxPanel& p = panels[i] = {reinterpret_cast<std::uint8_t*>(place), d, d + a.k / 16 * 16};
+      AmxPanel& p = panels[i];
+      p.tiles = reinterpret_cast<std::uint8_t*>(place);
+      p.scales.d = reinterpret_cast<float*>(place + a.k * Work::kBytesPerWeight * 16);
+      p.scales.m = p.scales.d + blocks * 16;
+      if constexpr (B::kBlock == 256) {
+        p.scales.minus_dmin = p.scales.m + a.k / B::kSubWidth * 16;
+        p.minima = reinterpret_cast<std::uint8_t*>(p.scales.minus_dmin + blocks * 16);
+        if constexpr (!B::kScaled) p.scales.fs = reinterpret_cast<float*>(p.minima + blocks * kTileBytes);
+      }
       const std::size_t n = n0 + i * 16;
       Rows r;
       rows_set(r, a.weight + n * a.row_bytes, a.row_bytes, a.n_end - n < 16 ? a.n_end - n : 16);
-      const auto put = [&](std::size_t dword, Q bytes) { put_dword<B>(p.tiles, dword, bytes); };
-      for (std::size_t b = 0; b < a.k / B::kBlock; ++b) B::unpack(r, b * B::kBytes, b, put, p.d, p.m);
+      const auto put = [&](auto... weights) { Work::put(p.tiles, weights...); };
+      const std::uint8_t* after = ahead.of(r.p[0]);
+      for (std::size_t b = 0; b < blocks; ++b) {
+        prefetch_block<B>(after + b * B::kBytes * kGroup);
+        B::unpack(r, b * B::kBytes, b, put, p.scales);
+      }
+      if constexpr (B::kBlock == 256 && B::Format::kMin) put_minima<B>(p, blocks);
     }
 
     for (std::size_t t0 = 0; t0 < a.rows; t0 += kAmxTiles * kTileRows) {
@@ -346,27 +186,21 @@ void linear_amx(const LinearArgs& a) {
       const std::size_t tiles = left < kAmxTiles * kTileRows ? (left + 15) / 16 : kAmxTiles;
       for (std::size_t i = 0; i < tiles; ++i) {
         const std::size_t t = t0 + i * kTileRows, there = a.rows - t < kTileRows ? a.rows - t : kTileRows;
-        rows[i].q = a.x->q + t * a.x->stride;
-        rows[i].stride = a.x->stride;
+        AmxRows& r = rows[i];
+        r.stride = x.stride, r.q = x.q + t * r.stride;
+        if constexpr (B::kBlock == 256) r.wide_stride = wide_stride(a.k), r.wide = x.wide + t * r.wide_stride;
         if (there < kTileRows) {  // a tile always has 16 rows
-          __builtin_memset(at.part, 0, kTileRows * 2 * a.k);
-          for (std::size_t r = 0; r < there; ++r)
-            __builtin_memcpy(at.part + r * 2 * a.k, rows[i].q + r * a.x->stride, 2 * a.k);
-          rows[i].q = reinterpret_cast<const std::int8_t*>(at.part);
-          rows[i].stride = 2 * a.k;
+          r.q = filled_up(at.part, r.q, r.stride, there);
+          if constexpr (B::kBlock == 256)
+            r.wide = filled_up(at.part + kTileRows * r.stride, r.wide, r.wide_stride, there);
         }
-        gather_scales<B>(a, t, there, rows[i]);
+        turn_rows(x.d, slabs(a.k), t, there, r.d);
+        if constexpr (B::Format::kMin && B::kBlock == 32) turn_rows(x.fsum, a.k / 32, t, there, r.sums);
       }
       __builtin_memset(at.acc, 0, count * kAmxTiles * kTileBytes);
-      if constexpr (S::F::kMin) __builtin_memset(at.accm, 0, count * kAmxTiles * kTileBytes);
       // The tile loads below read what was just stored.
       asm volatile("" ::: "memory");
-
-      AmxOrder order{rows, panels, count, tiles, subs, S::kChunk, at.acc, at.accm};
-      AmxSums<B> sums{order, ring};
-      for (std::size_t i = 0; i < kSumsAhead; ++i) sums.make();
-      do add_unit<B>(order.unit(), sums);
-      while (order.next());
+      Work::run({rows, panels, count, tiles, a.k / Work::kUnitBlock, kSlab / Work::kUnitBlock, at.acc});
       asm volatile("" ::: "memory");
 
       for (std::size_t tile = 0; tile < tiles; ++tile)
@@ -375,11 +209,8 @@ void linear_amx(const LinearArgs& a) {
                             place = (p * kAmxTiles + tile) * kTileInts;
           const std::size_t there = a.rows - t < kTileRows ? a.rows - t : kTileRows;
           const std::size_t width = a.n_end - n < 16 ? a.n_end - n : 16;
-          for (std::size_t r = 0; r < there; ++r) {
-            __m512 y = _mm512_load_ps(at.acc + place + r * 16);
-            if constexpr (S::F::kMin) y = _mm512_add_ps(y, _mm512_load_ps(at.accm + place + r * 16));
-            finish(a, t + r, n, width, y);
-          }
+          for (std::size_t r = 0; r < there; ++r)
+            finish(a, t + r, n, width, _mm512_load_ps(at.acc + place + r * 16));
         }
     }
   }

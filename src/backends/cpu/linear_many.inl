@@ -9,87 +9,152 @@ namespace {
 constexpr std::size_t kPanelChunk = kPanelWeights / kGroup;
 
 /// Unpacked weights of a group of rows: the weights of a chunk of K, so that they stay in L1; scales (and
-/// minima) by sub-block for all of K.
+/// minima) for all of K.
 struct Panel {
   std::byte* weights;
-  float *d, *m;
+  GroupScales scales;
 };
+
+/// Whether the words of B's panels have their scales in them.
+template <class B>
+constexpr bool kScaledWords = ManyRows::kWords&& B::kScaled;
 
 /// The chunk [k0, k1) of a group of rows of `row_bytes`.
 template <class B>
 void unpack_panel(const Rows& r, std::size_t row_bytes, std::size_t k0, std::size_t k1, const Panel& p) {
-  const auto put = [&](std::size_t dword, Q bytes) {
-    ManyRows::put<typename B::Format>(p.weights, dword - k0 / 4, bytes);
-  };
+  using F = typename B::Format;
   for (std::size_t b = k0 / B::kBlock; b < k1 / B::kBlock; ++b) {
     prefetch_block<B>(r.p[0] + b * B::kBytes * kGroup + 2 * kGroup * row_bytes + kMargin);
-    B::unpack(r, b * B::kBytes, b, put, p.d, p.m);
+    if constexpr (kScaledWords<B>) {
+      const auto put = [&](std::size_t dword, Q bytes, Q scale) {
+        ManyRows::put<F>(p.weights, dword - k0 / 4, bytes, scale);
+      };
+      B::unpack(r, b * B::kBytes, b, put, p.scales);
+    } else {
+      const auto put = [&](std::size_t dword, Q bytes, auto...) {
+        ManyRows::put<F>(p.weights, dword - k0 / 4, bytes);
+      };
+      B::unpack(r, b * B::kBytes, b, put, p.scales);
+    }
   }
 }
 
 /// What the panels' sub-blocks are like, whatever their format.
-template <std::size_t width, bool min>
+template <std::size_t block, std::size_t width, bool min, bool scaled = false>
 struct PanelSubs {
-  static constexpr std::size_t kWidth = width;
-  static constexpr bool kMin = min;
+  static constexpr std::size_t kBlock = block, kWidth = width;
+  static constexpr bool kMin = min, kScaled = scaled;
 };
 
+/// Adds block b of `panels` neighbouring panels times `tokens` rows of activations, whose chunk begins with
+/// block b0, to the parts of a slab.
+template <class S, int panels, int tokens>
+inline void add_panel_block(const QuantizedRows& x, const Panel* p, const std::byte* const* weights,
+                            std::size_t b, std::size_t b0, std::size_t t0, FG (&part)[panels][tokens]) {
+  const std::int8_t* q = x.q + t0 * x.stride + 2 * b0 * S::kBlock;
+  constexpr std::size_t subs = S::kBlock / S::kWidth;
+  Q sum[panels][tokens];
+  if constexpr (S::kBlock == 32) {
+    const std::size_t groups = x.width / 32;
+    ManyRows::add<32, panels, tokens>(weights, b - b0, q, x.stride, sum);
+    for (int i = 0; i < panels; ++i) {
+      const FG d = fg_load(p[i].scales.d + b * kGroup);
+      for (int t = 0; t < tokens; ++t) part[i][t] = fg_fma(fg_from_int(sum[i][t]), d, part[i][t]);
+      if constexpr (S::kMin) {
+        const FG m = fg_load(p[i].scales.m + b * kGroup);
+        for (int t = 0; t < tokens; ++t)
+          part[i][t] =
+              fg_fma(m, fg_set1(x.fsum[(t0 + static_cast<std::size_t>(t)) * groups + b]), part[i][t]);
+      }
+    }
+  } else if constexpr (!S::kScaled) {
+    for (std::size_t s = 0; s < subs; ++s) {
+      ManyRows::add<S::kWidth, panels, tokens>(weights, (b - b0) * subs + s, q, x.stride, sum);
+      for (int i = 0; i < panels; ++i) {
+        const FG scale = fg_load(p[i].scales.fs + (b * subs + s) * kGroup);
+        for (int t = 0; t < tokens; ++t) part[i][t] = fg_fma(fg_from_int(sum[i][t]), scale, part[i][t]);
+      }
+    }
+  } else {
+    if constexpr (ManyRows::kWords) {
+      ManyRows::add<S::kBlock, panels, tokens>(weights, b - b0, q, x.stride, sum);
+    } else {
+      for (auto& of_panel : sum)
+        for (Q& one : of_panel) one = qzero();
+      for (std::size_t s = 0; s < subs; ++s) {
+        Q of_sub[panels][tokens];
+        ManyRows::add<S::kWidth, panels, tokens>(weights, (b - b0) * subs + s, q, x.stride, of_sub);
+        for (int i = 0; i < panels; ++i) {
+          const Q scale = qget(p[i].scales.s + (b * subs + s) * kGroup);
+          for (int t = 0; t < tokens; ++t) sum[i][t] = qadd32(sum[i][t], qmul32(of_sub[i][t], scale));
+        }
+      }
+    }
+    for (int i = 0; i < panels; ++i)
+      for (int t = 0; t < tokens; ++t) part[i][t] = fg_from_int(sum[i][t]);
+  }
+}
+
+/// Adds the minima of super-block b of one panel times `tokens` rows of activations to their accumulators.
+/// Apart, for it would take registers from the sums.
+template <class S, int tokens, int stride>
+[[gnu::noinline]] void add_minima(const QuantizedRows& x, const GroupScales& of, std::size_t b,
+                                  std::size_t t0, float* sums) {
+  constexpr std::size_t subs = S::kBlock / S::kWidth;
+  const std::size_t slab = t0 * slabs(x.width) + b;
+  FG minima[tokens];
+  sum_minima<static_cast<int>(subs)>(
+      [&](int j) { return fg_load(of.m + (b * subs + static_cast<std::size_t>(j)) * kGroup); },
+      [&](int t, int j) {
+        const std::size_t sub =
+            (slab + static_cast<std::size_t>(t) * slabs(x.width)) * subs + static_cast<std::size_t>(j);
+        return subs == 8 ? x.fsum[sub] : static_cast<float>(x.sum16[sub]);
+      },
+      minima);
+  const FG minus_dmin = fg_load(of.minus_dmin + b * kGroup);
+  for (int t = 0; t < tokens; ++t) {
+    float* y = sums + t * stride;
+    const FG dx = fg_set1(x.d[slab + static_cast<std::size_t>(t) * slabs(x.width)]);
+    fg_store(y, fg_fma(minima[t], fg_mul(minus_dmin, dx), fg_load(y)));
+  }
+}
+
 /// Adds a chunk of K of `panels` neighbouring panels times `tokens` rows of activations from t0 to their
-/// accumulators [tokens][stride], all in registers meanwhile.
+/// accumulators [tokens][stride].
 template <class S, int panels, int tokens, int stride = 2 * kGroup>
 void add_panels(const QuantizedRows& x, const Panel* p, std::size_t k0, std::size_t k1, std::size_t t0,
                 float* sums) {
-  const std::size_t groups = x.width / 32;
-  const std::int8_t* q = x.q + t0 * x.stride + 2 * k0;
-  const float* dx = x.d + t0 * groups;
   const std::byte* weights[panels];
   for (int i = 0; i < panels; ++i) weights[i] = p[i].weights;
-  FG acc[panels][tokens];
-  for (int i = 0; i < panels; ++i)
-    for (int t = 0; t < tokens; ++t)
-      acc[i][t] = k0 == 0 ? fg_zero() : fg_load(sums + t * stride + i * kGroup);
-  for (std::size_t s = k0 / S::kWidth; s < k1 / S::kWidth; ++s) {
-    Q sum[panels][tokens];
-    ManyRows::add<S::kWidth, panels, tokens>(weights, s - k0 / S::kWidth, q, x.stride, sum);
-    const std::size_t g = s * S::kWidth / 32;
-    for (int i = 0; i < panels; ++i) {
-      const FG d = fg_load(p[i].d + s * kGroup);
-      for (int t = 0; t < tokens; ++t)
-        acc[i][t] = fg_fma(fg_from_int(sum[i][t]),
-                           fg_mul(d, fg_set1(dx[static_cast<std::size_t>(t) * groups + g])), acc[i][t]);
-    }
-  }
-  for (int i = 0; i < panels; ++i)
-    for (int t = 0; t < tokens; ++t) fg_store(sums + t * stride + i * kGroup, acc[i][t]);
-}
-
-/// The chain of the minima for one panel and `tokens` rows.
-template <class S, int tokens>
-inline void add_minima(const QuantizedRows& x, const Panel& p, std::size_t t0, FG (&minima)[tokens]) {
-  const std::size_t groups = x.width / 32, subs = x.width / S::kWidth;
-  for (int t = 0; t < tokens; ++t) minima[t] = fg_zero();
-  for (std::size_t s = 0; s < subs; ++s) {
-    const FG m = fg_load(p.m + s * kGroup);
+  const std::size_t b0 = k0 / S::kBlock;
+  const auto place = [&](int i, int t) { return sums + t * stride + i * kGroup; };
+  for (std::size_t from = k0; from < k1; from += kSlab) {
+    const std::size_t to = k1 - from < kSlab ? k1 : from + kSlab;
+    FG part[panels][tokens];
+    for (int i = 0; i < panels; ++i)
+      for (int t = 0; t < tokens; ++t) part[i][t] = fg_zero();
+    for (std::size_t b = from / S::kBlock; b < to / S::kBlock; ++b)
+      add_panel_block<S, panels, tokens>(x, p, weights, b, b0, t0, part);
     for (int t = 0; t < tokens; ++t) {
-      const std::size_t row = t0 + static_cast<std::size_t>(t);
-      const float total = S::kWidth == 32
-                              ? x.dsum[row * groups + s]
-                              : x.d[row * groups + s / 2] * static_cast<float>(x.sum16[row * subs + s]);
-      minima[t] = fg_fma(m, fg_set1(total), minima[t]);
+      const FG dx = fg_set1(x.d[(t0 + static_cast<std::size_t>(t)) * slabs(x.width) + from / kSlab]);
+      for (int i = 0; i < panels; ++i) {
+        FG factor = dx;
+        if constexpr (S::kBlock == 256) factor = fg_mul(fg_load(p[i].scales.d + from / kSlab * kGroup), dx);
+        fg_store(place(i, t), fg_fma(part[i][t], factor, from == 0 ? fg_zero() : fg_load(place(i, t))));
+      }
     }
+    if constexpr (S::kBlock == 256 && S::kMin)
+      for (int i = 0; i < panels; ++i)
+        add_minima<S, tokens, stride>(x, p[i].scales, from / kSlab, t0, place(i, 0));
   }
 }
 
-/// The minima of one panel and `tokens` rows, then the outputs.
-template <class S, int tokens>
-void finish_panel(const LinearArgs& a, const Panel& p, std::size_t t0, std::size_t n, const float* sums) {
-  FG minima[tokens];
-  if constexpr (S::kMin) add_minima<S>(*a.x, p, t0, minima);
+/// The outputs of one panel and `tokens` rows.
+template <int tokens>
+void finish_panel(const LinearArgs& a, std::size_t t0, std::size_t n, const float* sums) {
   const std::size_t count = a.n_end - n < kGroup ? a.n_end - n : kGroup;
-  for (int t = 0; t < tokens; ++t) {
-    const FG y = fg_load(sums + 2 * t * kGroup);
-    finish(a, t0 + static_cast<std::size_t>(t), n, count, S::kMin ? fg_add(y, minima[t]) : y);
-  }
+  for (int t = 0; t < tokens; ++t)
+    finish(a, t0 + static_cast<std::size_t>(t), n, count, fg_load(sums + 2 * t * kGroup));
 }
 
 /// work(t, tokens): all rows of [begin, end), ManyRows::kTokens or a compile-time fewer at a time.
@@ -110,15 +175,29 @@ inline void for_tokens(std::size_t begin, std::size_t end, const Work& work) {
 
 template <class B>
 void linear_many_rows(const LinearArgs& a) {
-  using S = PanelSubs<B::kSubWidth, B::Format::kMin>;
+  using S = PanelSubs<B::kBlock, B::kSubWidth, B::Format::kMin, B::kScaled>;
   Panel p[2];
   std::byte* place = a.scratch;
-  const std::size_t scales = a.k / 16 * kGroup;
   for (Panel& panel : p) {
     panel.weights = place;
-    panel.d = reinterpret_cast<float*>(place + kPanelChunk * ManyRows::kBytesPerWeight * kGroup);
-    panel.m = panel.d + scales;
-    place = reinterpret_cast<std::byte*>(panel.m + scales);
+    place += kPanelChunk * ManyRows::kBytesPerWeight * kGroup;
+    const std::size_t blocks = a.k / B::kBlock * kGroup, subs = a.k / B::kSubWidth * kGroup;
+    GroupScales& s = panel.scales;
+    s.d = reinterpret_cast<float*>(place);
+    s.m = s.d + blocks;
+    float* end = s.m + (B::Format::kMin ? subs : 0);
+    if constexpr (B::kBlock == 256) {
+      s.minus_dmin = end;
+      end += blocks;
+      if constexpr (!kScaledWords<B>) {
+        if constexpr (B::kScaled)
+          s.s = reinterpret_cast<std::int32_t*>(end);
+        else
+          s.fs = end;
+        end += subs;
+      }
+    }
+    place = reinterpret_cast<std::byte*>(end);
   }
   float* sums = reinterpret_cast<float*>(place);
   for (std::size_t n = a.n_begin; n < a.n_end; n += 2 * kGroup) {
@@ -146,7 +225,7 @@ void linear_many_rows(const LinearArgs& a) {
       for_tokens(t0, t1, [&](std::size_t t, auto tokens) {
         for (int i = 0; i < panels; ++i) {
           const std::size_t row = static_cast<std::size_t>(i) * kGroup;
-          finish_panel<S, tokens.value>(a, p[i], t, n + row, sums + (t - t0) * 2 * kGroup + row);
+          finish_panel<tokens.value>(a, t, n + row, sums + (t - t0) * 2 * kGroup + row);
         }
       });
     }

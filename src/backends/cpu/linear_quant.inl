@@ -1,4 +1,4 @@
-// Linear with quantised weights: exact integer sums per block, then one fma per block in ascending order
+// Linear with quantised weights: exact integer sums per block, then fma in ascending order
 // (docs/numerics.md). One row of activations reads the blocks where they lie, a group of weight rows at a
 // time; a few rows unpack a block at a time (linear_few.inl), many unpack panels first (linear_many.inl). All
 // give the same bits.
@@ -45,24 +45,34 @@ inline Q less_zero(Q total, std::int32_t sum) {
 /// A row of activations in planes, and where its groups' sums stand.
 struct PlanesRow {
   const std::int8_t* q;
-  const float *d, *dsum;
+  const float *d, *fsum;
   const std::int32_t *sum32, *sum16;
 };
 inline PlanesRow planes_row(const QuantizedRows& x, std::size_t t) {
   const std::size_t groups = x.width / 32;
-  return {x.q + t * x.stride, x.d + t * groups, x.dsum + t * groups, x.sum32 + t * groups,
+  return {x.q + t * x.stride, x.d + t * slabs(x.width), x.fsum + t * groups, x.sum32 + t * groups,
           x.sum16 + t * groups * 2};
 }
+
+/// Where the scales of a group of rows go, kGroup side by side: factors d (and minima m) by block of 32; or
+/// factors d (and -dmin) by super-block, scales s (and minima m) by sub-block, as integers where kScaled.
+struct GroupScales {
+  float *d, *m;
+  float* minus_dmin = nullptr;
+  std::int32_t* s = nullptr;
+  float* fs = nullptr;
+};
 
 // ---- blocks of 32: a block is one sub-block ----
 
 template <class F>
 struct Blocks32 {
   static constexpr std::size_t kBlock = 32, kSubWidth = 32, kBytes = F::kBytes;
+  static constexpr bool kScaled = false;
   using Format = F;
 
   /// Adds block b of one row of activations.
-  static void one_row(const Rows& r, std::size_t off, std::size_t b, const PlanesRow& x, FG& acc, FG& accm) {
+  static void one_row(const Rows& r, std::size_t off, std::size_t b, const PlanesRow& x, FG& part) {
     FG d = fg_zero(), m = fg_zero();
     F::scales(r, off, d, m);
     const std::int8_t* q = x.q + b * 64;
@@ -77,13 +87,13 @@ struct Blocks32 {
                            [&](int i) { return i == 0 ? l0 : l1; });
     }
     const Q sum = less_zero<F>(qtree(s[0], s[1], s[2], s[3]), x.sum32[b]);
-    acc = fg_fma(fg_from_int(sum), fg_mul(d, fg_set1(x.d[b])), acc);
-    if constexpr (F::kMin) accm = fg_fma(m, fg_set1(x.dsum[b]), accm);
+    part = fg_fma(fg_from_int(sum), d, part);
+    if constexpr (F::kMin) part = fg_fma(m, fg_set1(x.fsum[b]), part);
   }
 
-  /// put(i, bytes): dword i of every row of the group; scales (and minima) of sub-block b to d (and m).
+  /// put(i, bytes): dword i of every row of the group.
   template <class Put>
-  static void unpack(const Rows& r, std::size_t off, std::size_t b, const Put& put, float* d, float* m) {
+  static void unpack(const Rows& r, std::size_t off, std::size_t b, const Put& put, const GroupScales& to) {
     Q lo[4], hi[4];
     for (int j = 0; j < 4; ++j) F::unpack(r, off, j, lo[j], hi[j]);
     qtranspose(lo[0], lo[1], lo[2], lo[3]);
@@ -92,26 +102,73 @@ struct Blocks32 {
       put(b * 8 + j, lo[j]);
       put(b * 8 + 4 + j, hi[j]);
     }
-    FG dw = fg_zero(), mw = fg_zero();
-    F::scales(r, off, dw, mw);
-    fg_store(d + b * kGroup, dw);
-    if constexpr (F::kMin) fg_store(m + b * kGroup, mw);
+    FG d = fg_zero(), m = fg_zero();
+    F::scales(r, off, d, m);
+    fg_store(to.d + b * kGroup, d);
+    if constexpr (F::kMin) fg_store(to.m + b * kGroup, m);
   }
 };
 
-// ---- super-blocks of 256: sub-blocks of 32 or 16 ----
+// ---- super-blocks of 256: sub-blocks of 32 or 16, whose scales are integers ----
+
+/// Sums over sub-blocks j of minima m(j) times the sums x(t, j) of row t of activations, each rounded once:
+/// eight terms in two halves that are exact, sixteen (of four bits) in one.
+template <int subs, int rows, class M, class X>
+inline void sum_minima(const M& m, const X& x, FG (&out)[rows]) {
+  constexpr int half = subs == 8 ? 4 : subs;
+  FG second[rows];
+  for (int t = 0; t < rows; ++t) out[t] = second[t] = fg_zero();
+#pragma GCC unroll 4
+  for (int j = 0; j < half; ++j) {
+    const FG mj = m(j);
+    for (int t = 0; t < rows; ++t) out[t] = fg_fma(mj, fg_set1(x(t, j)), out[t]);
+    if constexpr (half < subs) {
+      const FG mk = m(half + j);
+      for (int t = 0; t < rows; ++t) second[t] = fg_fma(mk, fg_set1(x(t, half + j)), second[t]);
+    }
+  }
+  if constexpr (half < subs)
+    for (int t = 0; t < rows; ++t) out[t] = fg_add(out[t], second[t]);
+}
+
+/// Sums of sub-blocks times their scales.
+template <bool integers>
+struct ScaledTotal {
+  Q sum = qzero();
+  void add(Q of_sub, Q scale) { sum = qadd32(sum, qmul32(of_sub, scale)); }
+  FG value() const { return fg_from_int(sum); }
+};
+template <>
+struct ScaledTotal<false> {
+  FG sum = fg_zero();
+  void add(Q of_sub, Q scale) { sum = fg_fma(fg_from_int(of_sub), fg_from_int(scale), sum); }
+  FG value() const { return sum; }
+};
 
 template <class F>
 struct Blocks256 {
   static constexpr std::size_t kBlock = 256, kSubWidth = 256 / F::kSubs, kBytes = F::kBytes;
+  static constexpr bool kScaled = F::kScaled;
   using Format = F;
   static constexpr int kPer = static_cast<int>(kSubWidth / 16);  ///< pieces of a sub-block
   static constexpr int kSubsPerChunk = F::kPieces / kPer;
 
-  /// The sums of the sub-blocks of chunk c and those behind it for one row of activations, without the zero
-  /// point.
+  /// The sum of the activations of sub-block `at` of a row.
+  static std::int32_t sum_of(const PlanesRow& x, std::size_t at) {
+    return kPer == 2 ? x.sum32[at] : x.sum16[at];
+  }
+  static float float_sum_of(const PlanesRow& x, std::size_t at) {
+    return kPer == 2 ? x.fsum[at] : static_cast<float>(x.sum16[at]);
+  }
+
+  using Total = ScaledTotal<F::kScaled>;
+
+  /// Adds the sums of the sub-blocks of chunk c and those behind it, times their scales, for one row of
+  /// activations.
   template <int c>
-  static void sum_chunks(const Rows& r, std::size_t off, const std::int8_t* q, Q (&sums)[F::kSubs]) {
+  static void sum_chunks(const Rows& r, std::size_t off, std::size_t b, const PlanesRow& x,
+                         const Q (&scale)[F::kSubs], Total& total) {
+    const std::int8_t* q = x.q + b * 512;
     Q s[kSubsPerChunk][4];
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
@@ -127,49 +184,59 @@ struct Blocks256 {
                                       [&](int h) { return qbroadcast16(low(h)); });
       }
     }
-    for (int i = 0; i < kSubsPerChunk; ++i)
-      sums[F::piece(c, i * kPer) / kPer] = qtree(s[i][0], s[i][1], s[i][2], s[i][3]);
-    if constexpr (c + 1 < F::kChunks) sum_chunks<c + 1>(r, off, q, sums);
+    for (int i = 0; i < kSubsPerChunk; ++i) {
+      const int sub = F::piece(c, i * kPer) / kPer;
+      const Q sum = less_zero<F>(qtree(s[i][0], s[i][1], s[i][2], s[i][3]),
+                                 sum_of(x, b * F::kSubs + static_cast<std::size_t>(sub)));
+      total.add(sum, scale[sub]);
+    }
+    if constexpr (c + 1 < F::kChunks) sum_chunks<c + 1>(r, off, b, x, scale, total);
   }
-  /// Adds the sums of super-block b in ascending order.
-  static void add_sums(const Q (&sums)[F::kSubs], const FG* dw, const FG* mw, std::size_t b,
-                       const PlanesRow& x, FG& acc, FG& accm) {
-    for (int sub = 0; sub < F::kSubs; ++sub) {
-      const std::size_t at = b * F::kSubs + static_cast<std::size_t>(sub);
-      const Q sum = less_zero<F>(sums[sub], kPer == 2 ? x.sum32[at] : x.sum16[at]);
-      const float dx = x.d[kPer == 2 ? at : at / 2];
-      acc = fg_fma(fg_from_int(sum), fg_mul(dw[sub], fg_set1(dx)), acc);
-      if constexpr (F::kMin) {
-        const float total = kPer == 2 ? x.dsum[at] : dx * static_cast<float>(x.sum16[at]);
-        accm = fg_fma(mw[sub], fg_set1(total), accm);
-      }
+  /// Adds super-block b of one row of activations.
+  static void one_row(const Rows& r, std::size_t off, std::size_t b, const PlanesRow& x, FG& acc) {
+    Q scale[F::kSubs], min[F::kSubs];
+    Total total;
+    FG d = fg_zero(), minus_dmin = fg_zero();
+    F::header(r, off, scale, min, d, minus_dmin);
+    sum_chunks<0>(r, off, b, x, scale, total);
+    const FG dx = fg_set1(x.d[b]);
+    acc = fg_fma(total.value(), fg_mul(d, dx), acc);
+    if constexpr (F::kMin) {
+      FG minima[1];
+      sum_minima<F::kSubs>(
+          [&](int j) { return fg_from_int(min[j]); },
+          [&](int, int j) { return float_sum_of(x, b * F::kSubs + static_cast<std::size_t>(j)); }, minima);
+      acc = fg_fma(minima[0], fg_mul(minus_dmin, dx), acc);
     }
   }
-  static void one_row(const Rows& r, std::size_t off, std::size_t b, const PlanesRow& x, FG& acc, FG& accm) {
-    Q sums[F::kSubs];
-    sum_chunks<0>(r, off, x.q + b * 512, sums);
-    FG dw[F::kSubs], mw[F::kSubs];
-    F::header(r, off, dw, mw);
-    add_sums(sums, dw, mw, b, x, acc, accm);
-  }
+
   template <int c, class Put>
-  static void unpack_chunks(const Rows& r, std::size_t off, std::size_t b, const Put& put) {
+  static void unpack_chunks(const Rows& r, std::size_t off, std::size_t b, const Put& put,
+                            const Q (&scale)[F::kSubs]) {
     Q u[4][F::kPieces];
     for (int j = 0; j < 4; ++j) F::template unpack<c>(r, off, j, u[j]);
     for (int i = 0; i < F::kPieces; ++i) {
       qtranspose(u[0][i], u[1][i], u[2][i], u[3][i]);
-      for (int j = 0; j < 4; ++j) put(b * 64 + static_cast<std::size_t>(F::piece(c, i) * 4 + j), u[j][i]);
+      const int piece = F::piece(c, i);
+      for (int j = 0; j < 4; ++j)
+        put(b * 64 + static_cast<std::size_t>(piece * 4 + j), u[j][i], scale[piece / kPer]);
     }
-    if constexpr (c + 1 < F::kChunks) unpack_chunks<c + 1>(r, off, b, put);
+    if constexpr (c + 1 < F::kChunks) unpack_chunks<c + 1>(r, off, b, put, scale);
   }
+  /// put(i, bytes, scale): dword i of every row of the group, and the scales of its sub-block.
   template <class Put>
-  static void unpack(const Rows& r, std::size_t off, std::size_t b, const Put& put, float* d, float* m) {
-    unpack_chunks<0>(r, off, b, put);
-    FG dw[F::kSubs], mw[F::kSubs];
-    F::header(r, off, dw, mw);
+  static void unpack(const Rows& r, std::size_t off, std::size_t b, const Put& put, const GroupScales& to) {
+    Q scale[F::kSubs], min[F::kSubs];
+    FG d = fg_zero(), minus_dmin = fg_zero();
+    F::header(r, off, scale, min, d, minus_dmin);
+    unpack_chunks<0>(r, off, b, put, scale);
+    fg_store(to.d + b * kGroup, d);
+    if constexpr (F::kMin) fg_store(to.minus_dmin + b * kGroup, minus_dmin);
     for (std::size_t i = 0; i < F::kSubs; ++i) {
-      fg_store(d + (b * F::kSubs + i) * kGroup, dw[i]);
-      if constexpr (F::kMin) fg_store(m + (b * F::kSubs + i) * kGroup, mw[i]);
+      const std::size_t place = (b * F::kSubs + i) * kGroup;
+      if (to.s != nullptr) qput(to.s + place, scale[i]);
+      if (to.fs != nullptr) fg_store(to.fs + place, fg_from_int(scale[i]));
+      if constexpr (F::kMin) fg_store(to.m + place, fg_from_int(min[i]));
     }
   }
 };
@@ -203,9 +270,12 @@ struct Ahead {
   }
 };
 
+/// Blocks that share a scale of activations.
+template <class B>
+constexpr std::size_t kSlabBlocks = kSlab / B::kBlock;
+
 template <class B>
 void linear_one_row(const LinearArgs& a) {
-  constexpr bool min = B::Format::kMin;
   const std::size_t blocks = a.k / B::kBlock;
   const Ahead ahead(a);
   const PlanesRow x = planes_row(*a.x, 0);
@@ -214,12 +284,17 @@ void linear_one_row(const LinearArgs& a) {
     const std::uint8_t *base = a.weight + n * a.row_bytes, *after = ahead.of(base);
     Rows r;
     rows_set(r, base, a.row_bytes, count);
-    FG acc = fg_zero(), accm = fg_zero();
-    for (std::size_t b = 0; b < blocks; ++b) {
-      prefetch_block<B>(after + b * B::kBytes * kGroup);
-      B::one_row(r, b * B::kBytes, b, x, acc, accm);
+    FG acc = fg_zero();
+    for (std::size_t b0 = 0; b0 < blocks; b0 += kSlabBlocks<B>) {
+      const std::size_t b1 = blocks - b0 < kSlabBlocks<B> ? blocks : b0 + kSlabBlocks<B>;
+      FG part = fg_zero();
+      for (std::size_t b = b0; b < b1; ++b) {
+        prefetch_block<B>(after + b * B::kBytes * kGroup);
+        B::one_row(r, b * B::kBytes, b, x, kSlabBlocks<B> == 1 ? acc : part);
+      }
+      if constexpr (kSlabBlocks < B >> 1) acc = fg_fma(part, fg_set1(x.d[b0 / kSlabBlocks<B>]), acc);
     }
-    finish(a, 0, n, count, min ? fg_add(acc, accm) : acc);
+    finish(a, 0, n, count, acc);
   }
 }
 

@@ -1,5 +1,6 @@
 // Panels for linear_many.inl: 16-bit weights, which a multiply-add of pairs takes with the 12-bit activations
-// as they are, so that a sub-block's sum needs no planes and no zero point.
+// as they are, so that a sub-block's sum needs no planes and no zero point. The scales of a super-block's
+// sub-blocks are in its words, so that all of it is one sum.
 
 namespace quipu::backends {
 namespace {
@@ -18,6 +19,20 @@ struct ManyRows {
   template <class F>
   static void put(std::byte* weights, std::size_t dword, Q bytes) {
     Q even, odd;
+    spread<F>(bytes, even, odd);
+    put_words(weights, dword, even, odd);
+  }
+  /// The same times the scales of its sub-block (up to 4096: docs/numerics.md).
+  template <class F>
+  static void put(std::byte* weights, std::size_t dword, Q bytes, Q scale) {
+    Q even, odd;
+    spread<F>(bytes, even, odd);
+    const Q both = qor(qand(scale, qset1_32(0xffff)), qshl32<16>(scale));
+    put_words(weights, dword, qmul16(even, both), qmul16(odd, both));
+  }
+
+  template <class F>
+  static void spread(Q bytes, Q& even, Q& odd) {
     if constexpr (F::kWide && kWideZero == 0) {  // signed bytes
       even = qsar16<8>(qshl16<8>(bytes));
       odd = qsar16<8>(bytes);
@@ -26,6 +41,8 @@ struct ManyRows {
       even = qsub16(qand(bytes, mask), zero);
       odd = qsub16(qshr16<8>(bytes), zero);
     }
+  }
+  static void put_words(std::byte* weights, std::size_t dword, Q even, Q odd) {
     std::byte* to = weights + dword * 2 * kPairBytes;
     qput(to, even);
     qput(to + kPairBytes, odd);
@@ -42,14 +59,16 @@ struct ManyRows {
     const std::byte* w[panels];
     for (int i = 0; i < panels; ++i) w[i] = weights[i] + sub * pairs * kPairBytes;
     const std::int8_t* x = q + sub * pairs * 4;
+    constexpr int together = pairs < 16 ? pairs : 16;
+    for (std::size_t from = 0; from < pairs; from += together) {
 #pragma GCC unroll 16
-    for (int j = 0; j < pairs; ++j) {
-      Q u[panels];
-      for (int i = 0; i < panels; ++i) u[i] = qget(w[i] + static_cast<std::size_t>(j) * kPairBytes);
-      for (int t = 0; t < tokens; ++t) {
-        const Q pair =
-            qbroadcast4(x + static_cast<std::size_t>(t) * stride + static_cast<std::size_t>(j) * 4);
-        for (int i = 0; i < panels; ++i) sum[i][t] = qdot_words(sum[i][t], u[i], pair);
+      for (std::size_t j = 0; j < together; ++j) {
+        Q u[panels];
+        for (int i = 0; i < panels; ++i) u[i] = qget(w[i] + (from + j) * kPairBytes);
+        for (int t = 0; t < tokens; ++t) {
+          const Q pair = qbroadcast4(x + static_cast<std::size_t>(t) * stride + (from + j) * 4);
+          for (int i = 0; i < panels; ++i) sum[i][t] = qdot_words(sum[i][t], u[i], pair);
+        }
       }
     }
   }

@@ -57,11 +57,14 @@ struct LayerNormed {
 
 constexpr float kMostCode = 2039;  ///< of a 12-bit activation, so that its high plane fits a byte
 /// Half a group's q: as words at `to`, or as planes of which the high one lies 32 bytes behind.
+inline void store_planes(std::int8_t* low, std::int8_t* high, I16 q) {
+  const I16 sixteens = sar<4>(q + iset1(8));
+  store_int8(low, q - shl<4>(sixteens));
+  store_int8(high, sixteens);
+}
 inline void store_codes(bool words, std::int8_t* to, std::size_t half, I16 q) {
   if (words) return store_words_0213(to + 32 * half, q);
-  const I16 high = sar<4>(q + iset1(8));
-  store_int8(to + 16 * half, q - shl<4>(high));
-  store_int8(to + 16 * half + 32, high);
+  store_planes(to + 16 * half, to + 16 * half + 32, q);
 }
 /// What values up to `top` are multiplied by to become q. Of a group of zeros, or one so small that the
 /// factor overflows, all q are 0; of one with infinity or NaN too.
@@ -76,26 +79,61 @@ inline float float_of_bits(std::int32_t bits) {
   return x;
 }
 
-/// Groups of 32 as docs/numerics.md says, of the values that `at(i)` gives for elements i to i + 15. Maxima
-/// are taken on the bits, so that NaN and infinity reach d and with it the output.
+/// The sums of a slab as WideSlab has them: |sum| < 2^16, so that both parts have eight bits.
+template <std::size_t count>
+inline void store_sums(const std::int32_t* sums, std::uint16_t* to) {
+  const auto upper = [](std::int32_t x) {
+    const float f = static_cast<float>(x);
+    std::uint32_t u;
+    __builtin_memcpy(&u, &f, 4);
+    return static_cast<std::uint16_t>(u >> 16);
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int32_t sum = sums[i / 2 + i % 2 * (count / 2)], multiple = (sum + 128) & ~255;
+    to[i] = upper(multiple);
+    to[count + i] = upper(sum - multiple);
+  }
+  for (std::size_t i = 2 * count; i < 32; ++i) to[i] = 0;
+}
+
+/// Groups of kSlab as docs/numerics.md says, of the values that `at(i)` gives for elements i to i + 15.
+/// Maxima are taken on the bits, so that NaN and infinity reach d and with it the output.
 template <class At>
 inline void quantize_groups(At at, const QuantizedRows& out, std::size_t row) {
-  const std::size_t groups = out.width / 32;
+  const std::size_t groups = out.width / 32, count = slabs(out.width);
   std::int8_t* q = out.q + row * out.stride;
-  for (std::size_t g = 0; g < groups; ++g) {
-    const V16 a = at(32 * g), b = at(32 * g + 16);
-    const float top = float_of_bits(reduce_imax(imax(bits(abs(a)), bits(abs(b)))));
-    const float factor = code_factor(top);
-    const I16 qa = codes(a, factor), qb = codes(b, factor);
-    store_codes(out.words, q + 64 * g, 0, qa);
-    store_codes(out.words, q + 64 * g, 1, qb);
-    const std::int32_t sum_a = reduce_iadd(qa), sum_b = reduce_iadd(qb);
-    const float d = top / kMostCode;
-    out.sum16[(row * groups + g) * 2] = sum_a;
-    out.sum16[(row * groups + g) * 2 + 1] = sum_b;
-    out.sum32[row * groups + g] = sum_a + sum_b;
-    out.d[row * groups + g] = d;
-    out.dsum[row * groups + g] = d * static_cast<float>(sum_a + sum_b);
+  WideSlab* wide =
+      out.wide != nullptr ? reinterpret_cast<WideSlab*>(out.wide + row * wide_stride(out.width)) : nullptr;
+  std::int32_t *sum16 = out.sum16 + row * groups * 2, *sum32 = out.sum32 + row * groups;
+  float* fsum = out.fsum + row * groups;
+  for (std::size_t slab = 0; slab < count; ++slab) {
+    const std::size_t g0 = slab * (kSlab / 32), g1 = groups - g0 < kSlab / 32 ? groups : g0 + kSlab / 32;
+    V16 x[kSlab / 16];
+    I16 largest = iset1(0);
+    for (std::size_t i = 2 * g0; i < 2 * g1; ++i) {
+      x[i - 2 * g0] = at(16 * i);
+      largest = imax(largest, bits(abs(x[i - 2 * g0])));
+    }
+    const float top = float_of_bits(reduce_imax(largest)), factor = code_factor(top);
+    out.d[row * count + slab] = top / kMostCode;
+    for (std::size_t g = g0; g < g1; ++g) {
+      const I16 qa = codes(x[2 * (g - g0)], factor), qb = codes(x[2 * (g - g0) + 1], factor);
+      store_codes(out.words, q + 64 * g, 0, qa);
+      store_codes(out.words, q + 64 * g, 1, qb);
+      if (wide != nullptr) {
+        auto& to = wide[slab].planes[(g - g0) / 2];
+        store_planes(to.low + g % 2 * 32, to.high + g % 2 * 32, qa);
+        store_planes(to.low + g % 2 * 32 + 16, to.high + g % 2 * 32 + 16, qb);
+      }
+      sum16[2 * g] = reduce_iadd(qa);
+      sum16[2 * g + 1] = reduce_iadd(qb);
+      sum32[g] = sum16[2 * g] + sum16[2 * g + 1];
+      fsum[g] = static_cast<float>(sum32[g]);
+    }
+    if (wide != nullptr) {
+      store_sums<16>(sum16 + 2 * g0, wide[slab].sums16);
+      store_sums<8>(sum32 + g0, wide[slab].sums32);
+    }
   }
 }
 

@@ -73,7 +73,8 @@ struct Needs {
     linear(weight);
     grouping = std::max(grouping, Grouping::bytes(size(weight.shape[2]), rows * used));
     if (is_quantized(weight))
-      pair_rows = std::max(pair_rows, QuantizedAt::bytes(size(weight.width()), rows * used));
+      pair_rows =
+          std::max(pair_rows, QuantizedAt::bytes(size(weight.width()), rows * used, has_wide(kernels)));
   }
 };
 
@@ -88,9 +89,10 @@ PrivateMemory lay_out(const graph::Graph& graph, NodeRange nodes, const graph::M
   p.threads = threads;
   p.work = p.take(needs.work, true);
   if (needs.quantized > 0) {
-    p.shared_bytes = QuantizedAt::bytes(needs.quantized, rows);
-    p.shared_rows = {p.take(p.shared_bytes, false), rows};
-    p.own_row = {p.take(QuantizedAt::bytes(needs.quantized, 1), true), 1};
+    const bool wide = has_wide(kernels);
+    p.shared_bytes = QuantizedAt::bytes(needs.quantized, rows, wide);
+    p.shared_rows = {p.take(p.shared_bytes, false), rows, wide};
+    p.own_row = {p.take(QuantizedAt::bytes(needs.quantized, 1, false), true), 1, false};
   }
   p.own_norm = p.take(needs.normed * sizeof(float), true);
   if (threads > 1) p.partial = p.take(needs.partial, false);

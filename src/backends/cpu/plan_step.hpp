@@ -120,7 +120,8 @@ struct PrivateAt {
 struct QuantizedAt {
   PrivateAt memory;
   std::size_t max_rows = 0;
-  static std::size_t bytes(std::size_t width, std::size_t rows);
+  bool wide = false;  ///< with room for QuantizedRows::wide
+  static std::size_t bytes(std::size_t width, std::size_t rows, bool wide);
   QuantizedRows view(const RunContext& c, int thread, std::size_t width) const;
 };
 

@@ -57,9 +57,10 @@ Range row_share(const RunContext& c, const Cut& cut, std::size_t rows, int threa
   return c.share(rows, thread);
 }
 
-std::size_t QuantizedAt::bytes(std::size_t width, std::size_t rows) {
+std::size_t QuantizedAt::bytes(std::size_t width, std::size_t rows, bool wide) {
   const std::size_t groups = width / 32;
-  return align64(rows * quantized_stride(width)) + 5 * align64(rows * groups * 4) + 64;
+  return align64(rows * quantized_stride(width)) + (wide ? rows * wide_stride(width) : 0) +
+         5 * align64(rows * groups * 4) + 64;
 }
 
 QuantizedRows QuantizedAt::view(const RunContext& c, int thread, std::size_t width) const {
@@ -70,8 +71,12 @@ QuantizedRows QuantizedAt::view(const RunContext& c, int thread, std::size_t wid
   std::byte* at = memory.at(c, thread);
   v.q = reinterpret_cast<std::int8_t*>(at);
   at += align64(max_rows * v.stride);
+  if (wide && width % kSlab == 0) {
+    v.wide = reinterpret_cast<std::int8_t*>(at);
+    at += max_rows * wide_stride(width);
+  }
   v.d = reinterpret_cast<float*>(at);
-  v.dsum = reinterpret_cast<float*>(at + plane);
+  v.fsum = reinterpret_cast<float*>(at + plane);
   v.sum32 = reinterpret_cast<std::int32_t*>(at + 2 * plane);
   v.sum16 = reinterpret_cast<std::int32_t*>(at + 3 * plane);
   return v;
@@ -94,10 +99,7 @@ void NormStep::run(const RunContext& c, int thread) {
   const std::size_t rows = c.rows(x.rows);
   const Range r = own ? Range{0, rows} : row_share(c, cut, rows, thread);
   QuantizedRows view;
-  if (quantizes) {
-    view = to.view(c, thread, x.width);
-    view.words = rows >= k->word_rows;
-  }
+  if (quantizes) view = stored_for(to.view(c, thread, x.width), rows, *k);
   for (std::size_t t = r.begin; t < r.end; ++t) {
     const float* from = x.row(c, t);
     float* y = own ? reinterpret_cast<float*>(own_out.at(c, thread)) : out.row(c, t);
@@ -121,8 +123,7 @@ void NormStep::run(const RunContext& c, int thread) {
 
 void QuantizeStep::run(const RunContext& c, int thread) {
   const std::size_t rows = c.rows(x.rows);
-  QuantizedRows view = to.view(c, thread, x.width);
-  view.words = rows >= k->word_rows;
+  const QuantizedRows view = stored_for(to.view(c, thread, x.width), rows, *k);
   const Range r = own ? Range{0, rows} : c.share(rows, thread);
   for (std::size_t t = r.begin; t < r.end; ++t)
     k->quantize(x_is_own ? reinterpret_cast<const float*>(own_x.at(c, thread)) : x.row(c, t), view, t);
@@ -142,8 +143,7 @@ void LinearStep::run(const RunContext& c, int thread) {
   a.n_begin = r.begin;
   a.n_end = r.end;
   if (quantized) {
-    view = from.view(c, thread, x.width);
-    view.words = rows >= k->word_rows;
+    view = stored_for(from.view(c, thread, x.width), rows, *k);
     a.x = &view;
   } else {
     a.xf = x_is_own ? reinterpret_cast<const float*>(own_x.at(c, thread)) : x.data(c);

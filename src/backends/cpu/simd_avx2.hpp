@@ -228,6 +228,8 @@ inline Q qand(Q a, Q b) { return _mm256_and_si256(a, b); }
 inline Q qor(Q a, Q b) { return _mm256_or_si256(a, b); }
 inline Q qsub8(Q a, Q b) { return _mm256_sub_epi8(a, b); }
 inline Q qsub16(Q a, Q b) { return _mm256_sub_epi16(a, b); }
+inline Q qmul16(Q a, Q b) { return _mm256_mullo_epi16(a, b); }
+inline Q qmul32(Q a, Q b) { return _mm256_mullo_epi32(a, b); }
 inline Q qadd32(Q a, Q b) { return _mm256_add_epi32(a, b); }
 inline Q qsub32(Q a, Q b) { return _mm256_sub_epi32(a, b); }
 template <int n>

@@ -199,6 +199,8 @@ inline Q qand(Q a, Q b) { return _mm512_and_si512(a, b); }
 inline Q qor(Q a, Q b) { return _mm512_or_si512(a, b); }
 inline Q qsub8(Q a, Q b) { return _mm512_sub_epi8(a, b); }
 inline Q qsub16(Q a, Q b) { return _mm512_sub_epi16(a, b); }
+inline Q qmul16(Q a, Q b) { return _mm512_mullo_epi16(a, b); }
+inline Q qmul32(Q a, Q b) { return _mm512_mullo_epi32(a, b); }
 inline Q qadd32(Q a, Q b) { return _mm512_add_epi32(a, b); }
 inline Q qsub32(Q a, Q b) { return _mm512_sub_epi32(a, b); }
 template <int n>

@@ -283,6 +283,12 @@ inline Q qsub8(Q a, Q b) {
 inline Q qsub16(Q a, Q b) {
   return q_words([&](int i) { return q_word(a, i) - q_word(b, i); });
 }
+inline Q qmul16(Q a, Q b) {
+  return q_words([&](int i) { return static_cast<std::uint32_t>(q_word(a, i)) * q_word(b, i); });
+}
+inline Q qmul32(Q a, Q b) {
+  return q_dwords([&](int i) { return q_dword(a, i) * q_dword(b, i); });
+}
 inline Q qadd32(Q a, Q b) {
   return q_dwords([&](int i) { return q_dword(a, i) + q_dword(b, i); });
 }

@@ -231,6 +231,7 @@ inline Q qand(Q a, Q b) { return vandq_u8(a, b); }
 inline Q qor(Q a, Q b) { return vorrq_u8(a, b); }
 inline Q qsub8(Q a, Q b) { return vsubq_u8(a, b); }
 inline Q qsub16(Q a, Q b) { return bytes(vsubq_u16(words(a), words(b))); }
+inline Q qmul32(Q a, Q b) { return bytes(vmulq_u32(dwords(a), dwords(b))); }
 inline Q qadd32(Q a, Q b) { return bytes(vaddq_u32(dwords(a), dwords(b))); }
 inline Q qsub32(Q a, Q b) { return bytes(vsubq_u32(dwords(a), dwords(b))); }
 template <int n>
