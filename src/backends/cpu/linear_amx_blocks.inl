@@ -101,8 +101,8 @@ void add_units(AmxOrder order) {
   alignas(64) std::int32_t ring[kRing * 2 * kTileInts];
   alignas(64) float minima[kTileInts];  // apart from the chain, which is to be in registers
   AmxUnit u = order.unit();
-  std::size_t at = 0,
-              made = 0;  // the ring's place of sub-block 0, sub-blocks of the unit that are multiplied
+  std::size_t at = 0;    // the ring's place of sub-block 0
+  std::size_t made = 0;  // sub-blocks of the unit that are multiplied
   for (; made < kSumsAhead && made < u.count; ++made) make_sums<F>(u, made, made, ring);
   for (bool more = true; more;) {
     more = order.next();

@@ -5,8 +5,7 @@
 //     r l + 16 r h + base p l + 16 base p h
 //
 // in up to four tiles of sums, which go to the vector unit once. A product takes 64 values, so activations
-// are read from QuantizedRows::wide. Minima times sums of activations are a product of bfloat16 numbers,
-// whose even and odd chains are those of sum_minima and exact, so that their order does not matter.
+// are read from QuantizedRows::wide.
 
 namespace quipu::backends {
 namespace {

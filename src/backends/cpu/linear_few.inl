@@ -92,13 +92,13 @@ void linear_few_rows(const LinearArgs& a) {
     for (std::size_t t = 0; t < a.rows; ++t) acc[t] = fg_zero();
     for (std::size_t b0 = 0; b0 < blocks; b0 += kSlabBlocks<B>) {
       const std::size_t b1 = blocks - b0 < kSlabBlocks<B> ? blocks : b0 + kSlabBlocks<B>;
-      if constexpr (kSlabBlocks < B >> 1)
+      if constexpr (B::kBlock == 32)
         for (std::size_t t = 0; t < a.rows; ++t) part[t] = fg_zero();
       for (std::size_t b = b0; b < b1; ++b) {
         prefetch_block<B>(after + b * B::kBytes * kGroup);
-        add_block(GroupBlock<B>(r, b * B::kBytes), b, x, a.rows, kSlabBlocks<B> == 1 ? acc : part);
+        add_block(GroupBlock<B>(r, b * B::kBytes), b, x, a.rows, B::kBlock == 32 ? part : acc);
       }
-      if constexpr (kSlabBlocks < B >> 1)
+      if constexpr (B::kBlock == 32)
         for (std::size_t t = 0; t < a.rows; ++t)
           acc[t] = fg_fma(part[t], fg_set1(x[t].d[b0 / kSlabBlocks<B>]), acc[t]);
     }

@@ -290,9 +290,9 @@ void linear_one_row(const LinearArgs& a) {
       FG part = fg_zero();
       for (std::size_t b = b0; b < b1; ++b) {
         prefetch_block<B>(after + b * B::kBytes * kGroup);
-        B::one_row(r, b * B::kBytes, b, x, kSlabBlocks<B> == 1 ? acc : part);
+        B::one_row(r, b * B::kBytes, b, x, B::kBlock == 32 ? part : acc);
       }
-      if constexpr (kSlabBlocks < B >> 1) acc = fg_fma(part, fg_set1(x.d[b0 / kSlabBlocks<B>]), acc);
+      if constexpr (B::kBlock == 32) acc = fg_fma(part, fg_set1(x.d[b0 / kSlabBlocks<B>]), acc);
     }
     finish(a, 0, n, count, acc);
   }
