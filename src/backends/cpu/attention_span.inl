@@ -149,7 +149,9 @@ inline V16 scores16(const SpanArgs& a, const SpanRow& row, std::size_t j, V16 pr
 inline float update(SoftmaxState state, const V16* s, float* weights) {
   const float span_top = reduce_max(vmax(vmax(vmax(s[0], s[1]), s[2]), s[3]));
   const float top = state.top_sum[0] > span_top ? state.top_sum[0] : span_top;
-  const float factor = exp1(state.top_sum[0] - top);
+  // Mostly the maximum stays, and e^0 is 1.
+  const float before = state.top_sum[0];
+  const float factor = before == top && top > -__builtin_inff() ? 1.0f : exp1(before - top);
   V16 total = set1(0);
   for (std::size_t g = 0; g < 4; ++g) {
     const V16 p = exp(s[g] - set1(top));
