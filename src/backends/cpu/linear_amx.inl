@@ -135,6 +135,15 @@ inline AmxScratch amx_scratch(std::byte* scratch, std::size_t k) {
   return s;
 }
 
+/// What `finish` reads and writes of a row, while its sums are made.
+inline void ask_for_row(const LinearArgs& a, std::size_t t, std::size_t n, std::size_t columns) {
+  const std::size_t from = out_row(a, t) * a.n + n;
+  for (std::size_t i = 0; i < columns; i += 16) {
+    prefetch_far(a.y + from + i);
+    if (a.residual != nullptr && a.residual != a.y) prefetch_far(a.residual + from + i);
+  }
+}
+
 /// The tiles of B's panels and the chains of its units.
 template <class B>
 struct AmxWork;
@@ -183,7 +192,8 @@ void linear_amx(const LinearArgs& a) {
 
     for (std::size_t t0 = 0; t0 < a.rows; t0 += kAmxTiles * kTileRows) {
       const std::size_t left = a.rows - t0;
-      const std::size_t tiles = left < kAmxTiles * kTileRows ? (left + 15) / 16 : kAmxTiles;
+      const std::size_t rows_here = left < kAmxTiles * kTileRows ? left : kAmxTiles * kTileRows;
+      const std::size_t tiles = (rows_here + kTileRows - 1) / kTileRows;
       for (std::size_t i = 0; i < tiles; ++i) {
         const std::size_t t = t0 + i * kTileRows, there = a.rows - t < kTileRows ? a.rows - t : kTileRows;
         AmxRows& r = rows[i];
@@ -198,19 +208,17 @@ void linear_amx(const LinearArgs& a) {
         if constexpr (B::Format::kMin && B::kBlock == 32) turn_rows(x.fsum, a.k / 32, t, there, r.sums);
       }
       __builtin_memset(at.acc, 0, count * kAmxTiles * kTileBytes);
+      for (std::size_t r = 0; r < rows_here; ++r) ask_for_row(a, t0 + r, n0, columns);
       // The tile loads below read what was just stored.
       asm volatile("" ::: "memory");
       Work::run({rows, panels, count, tiles, a.k / Work::kUnitBlock, kSlab / Work::kUnitBlock, at.acc});
       asm volatile("" ::: "memory");
 
-      for (std::size_t tile = 0; tile < tiles; ++tile)
+      for (std::size_t r = 0; r < rows_here; ++r)
         for (std::size_t p = 0; p < count; ++p) {
-          const std::size_t t = t0 + tile * kTileRows, n = n0 + p * 16,
-                            place = (p * kAmxTiles + tile) * kTileInts;
-          const std::size_t there = a.rows - t < kTileRows ? a.rows - t : kTileRows;
-          const std::size_t width = a.n_end - n < 16 ? a.n_end - n : 16;
-          for (std::size_t r = 0; r < there; ++r)
-            finish(a, t + r, n, width, _mm512_load_ps(at.acc + place + r * 16));
+          const std::size_t n = n0 + p * 16, width = a.n_end - n < 16 ? a.n_end - n : 16;
+          const float* y = at.acc + (p * kAmxTiles + r / kTileRows) * kTileInts + r % kTileRows * 16;
+          finish(a, t0 + r, n, width, _mm512_load_ps(y));
         }
     }
   }
