@@ -469,7 +469,7 @@ class Schedule {
     const bool quantized = is_quantized(weight);
     const std::size_t pairs = private_.rows * used;
     const Grouping grouping{private_.grouping, size(weight.shape[2]), pairs};
-    const QuantizedAt rows{private_.pair_rows, pairs, has_wide(kernels_)};
+    const QuantizedAt rows{private_.pair_rows, pairs, private_.wide};
     if (quantized && paired_ != x) {
       paired_ = x;
       auto& q = push<QuantizePairsStep>();

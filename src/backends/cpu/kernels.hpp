@@ -209,7 +209,6 @@ constexpr int weight_slot(std::uint32_t dtype) {
 
 constexpr bool is_quantized_slot(int slot) { return slot >= 3; }
 
-constexpr bool has_wide(const Kernels& kernels) { return kernels.wide_rows != SIZE_MAX; }
 /// How `rows` rows of one linear are stored, of what `all` has room for.
 inline QuantizedRows stored_for(QuantizedRows all, std::size_t rows, const Kernels& kernels) {
   all.words = rows >= kernels.word_rows;

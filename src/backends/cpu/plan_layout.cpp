@@ -43,7 +43,8 @@ struct Needs {
   const Kernels& kernels;
   std::size_t rows;
   std::size_t work = 64, quantized = 0, normed = 0, partial = 0;
-  std::size_t grouping = 0, pair_rows = 0;
+  std::size_t grouping = 0, pair_rows[2] = {0, 0};  ///< without and with `wide`
+  bool wide = false;                                ///< something reads QuantizedRows::wide
 
   template <class Op>
   void operator()(const Op&) {}
@@ -68,13 +69,15 @@ struct Needs {
  private:
   void linear(const TensorView& weight) {
     work = std::max(work, slot_scratch(kernels, slot_of(weight), size(weight.width())));
+    wide = wide || (kernels.wide_rows != SIZE_MAX && info(weight.dtype).block_size == kSlab);
   }
   void grouped(const TensorView& weight, std::size_t used) {
     linear(weight);
     grouping = std::max(grouping, Grouping::bytes(size(weight.shape[2]), rows * used));
-    if (is_quantized(weight))
-      pair_rows =
-          std::max(pair_rows, QuantizedAt::bytes(size(weight.width()), rows * used, has_wide(kernels)));
+    if (!is_quantized(weight)) return;
+    for (const bool with : {false, true})
+      pair_rows[with] =
+          std::max(pair_rows[with], QuantizedAt::bytes(size(weight.width()), rows * used, with));
   }
 };
 
@@ -89,9 +92,8 @@ PrivateMemory lay_out(const graph::Graph& graph, NodeRange nodes, const graph::M
   p.threads = threads;
   p.work = p.take(needs.work, true);
   if (needs.quantized > 0) {
-    const bool wide = has_wide(kernels);
-    p.shared_bytes = QuantizedAt::bytes(needs.quantized, rows, wide);
-    p.shared_rows = {p.take(p.shared_bytes, false), rows, wide};
+    p.shared_bytes = QuantizedAt::bytes(needs.quantized, rows, needs.wide);
+    p.shared_rows = {p.take(p.shared_bytes, false), rows, needs.wide};
     p.own_row = {p.take(QuantizedAt::bytes(needs.quantized, 1, false), true), 1, false};
   }
   p.own_norm = p.take(needs.normed * sizeof(float), true);
@@ -99,8 +101,9 @@ PrivateMemory lay_out(const graph::Graph& graph, NodeRange nodes, const graph::M
   p.rows = rows;
   p.grouping_bytes = needs.grouping;
   p.grouping = p.take(needs.grouping, false);
-  p.pair_bytes = needs.pair_rows;
-  p.pair_rows = p.take(needs.pair_rows, false);
+  p.pair_bytes = needs.pair_rows[needs.wide];
+  p.pair_rows = p.take(p.pair_bytes, false);
+  p.wide = needs.wide;
   return p;
 }
 

@@ -28,6 +28,7 @@ struct PrivateMemory {
   PrivateAt grouping;   ///< a Grouping of the experts of the layer at work, or of heads
   PrivateAt pair_rows;  ///< quantised activations of every row and expert (or head)
   std::size_t grouping_bytes = 0, pair_bytes = 0;
+  bool wide = false;     ///< quantised activations have QuantizedRows::wide
   std::size_t rows = 0;  ///< most rows of a step
 
   PrivateAt take(std::size_t n, bool per_thread) {
