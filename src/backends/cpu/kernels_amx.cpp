@@ -11,6 +11,7 @@
 #include "backends/cpu/lanes.inl"
 #include "backends/cpu/math.inl"
 #include "backends/cpu/formats.inl"
+#include "backends/cpu/linear_words.inl"
 #include "backends/cpu/tiles.inl"
 #include "backends/cpu/linear_rows.inl"
 #include "backends/cpu/linear_quant.inl"

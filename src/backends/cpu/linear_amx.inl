@@ -146,12 +146,14 @@ inline void ask_for_row(const LinearArgs& a, std::size_t t, std::size_t n, std::
 
 /// The tiles of B's panels and the chains of its units.
 template <class B>
-struct AmxWork;
+struct AmxBlocks;
+template <class B>
+struct AmxSuper;
 
 template <class B, int slot>
 void linear_amx(const LinearArgs& a) {
-  using Work = AmxWork<B>;
-  if (a.rows < Work::kLeastRows) return kernels_avx512().linear[slot](a);
+  using Work = std::conditional_t<B::kScaled, AmxSuper<B>, AmxBlocks<B>>;
+  if (a.rows < kAmxRows) return kernels_avx512().linear[slot](a);
   const AmxScratch at = amx_scratch(a.scratch, a.k);
   const QuantizedRows& x = *a.x;
   const std::size_t blocks = a.k / B::kBlock;

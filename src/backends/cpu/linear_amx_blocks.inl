@@ -136,26 +136,31 @@ void add_units(AmxOrder order) {
   }
 }
 
-/// A slab of a tile of results of blocks of 32, in registers.
-template <class F>
+/// A slab of a tile of results, in registers: sums times scales, then the factors (and, of super-blocks, the
+/// minima).
+template <class B>
 struct AmxChain {
+  using F = typename B::Format;
   const AmxUnit& u;
+  float* minima;
   __m512 y[kTileRows];
 
-  [[gnu::always_inline]] AmxChain(const AmxUnit& unit, float*) : u(unit) {
+  [[gnu::always_inline]] AmxChain(const AmxUnit& unit, float* place) : u(unit), minima(place) {
+    if constexpr (B::kBlock == 256) multiply_minima<B>(*u.x, *u.w, u.slab, minima);
 #pragma GCC unroll 16
     for (std::size_t r = 0; r < kTileRows; ++r) y[r] = _mm512_setzero_ps();
   }
   [[gnu::always_inline]] void add(std::size_t i, const std::int32_t* sum) {
-    const __m512 d = _mm512_loadu_ps(u.w->scales.d + (u.b0 + i) * 16);
+    const float* scales = B::kBlock == 32 ? u.w->scales.d : u.w->scales.fs;
+    const __m512 scale = _mm512_loadu_ps(scales + (u.b0 + i) * 16);
 #pragma GCC unroll 16
     for (std::size_t r = 0; r < kTileRows; ++r) {
       __m512i v = _mm512_load_si512(sum + r * 16);
       if constexpr (!AmxShape<F>::kOneProduct)
         v = _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(sum + kTileInts + r * 16), 4), v);
-      y[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(v), d, y[r]);
+      y[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(v), scale, y[r]);
     }
-    if constexpr (F::kMin) {
+    if constexpr (B::kBlock == 32 && F::kMin) {
       const float* x = u.x->sums + (u.b0 + i) * kTileRows;
       const __m512 m = _mm512_loadu_ps(u.w->scales.m + (u.b0 + i) * 16);
 #pragma GCC unroll 16
@@ -163,90 +168,51 @@ struct AmxChain {
     }
   }
   [[gnu::always_inline]] void finish() {
-    const float* dx = u.x->d + u.slab * kTileRows;
-#pragma GCC unroll 16
-    for (std::size_t r = 0; r < kTileRows; ++r)
-      _mm512_store_ps(u.acc + r * 16,
-                      _mm512_fmadd_ps(y[r], _mm512_set1_ps(dx[r]), _mm512_load_ps(u.acc + r * 16)));
-  }
-};
-
-/// Dword i of every row of a panel to its places in the tiles, the zero point taken off (unless it is 0 and
-/// 16 w needs the unsigned range).
-template <class F>
-inline void put_dword(std::uint8_t* tiles, std::size_t i, __m512i bytes) {
-  std::uint8_t* to = tiles + i / 8 * AmxShape<F>::kTileBytes + i % 8 * 64;
-  const __m512i w = _mm512_sub_epi8(bytes, _mm512_set1_epi8(static_cast<char>(F::kZero)));
-  _mm512_storeu_si512(to, w);
-  if constexpr (AmxShape<F>::kOneProduct)
-    _mm512_storeu_si512(to + 8 * 64,
-                        _mm512_and_si512(_mm512_slli_epi16(w, 4), _mm512_set1_epi8(static_cast<char>(0xf0))));
-}
-template <class F>
-inline void configure_blocks() {
-  using S = AmxShape<F>;
-  TileConfig config;
-  for (int i = 0; i < 8; ++i) {
-    config.column_bytes[i] = (i == 4 || i == 5) && !S::kOneProduct ? 32 : 64;
-    config.rows[i] = i < 6 ? 16 : static_cast<std::uint8_t>(S::kWeightRows);
-  }
-  load_config(config);
-}
-
-template <class F>
-struct AmxWork<Blocks32<F>> {
-  static constexpr std::size_t kLeastRows = kAmxRows, kUnitBlock = 32;
-  static constexpr std::size_t kBytesPerWeight = AmxShape<F>::kTileBytes / 512;  ///< in a panel's tiles
-
-  static void configure() { configure_blocks<F>(); }
-  static void put(std::uint8_t* tiles, std::size_t i, __m512i bytes) { put_dword<F>(tiles, i, bytes); }
-  static void run(AmxOrder order) { add_units<F, AmxChain<F>>(order); }
-};
-
-/// A super-block of a tile of results: the chain of the scales, then the factors and minima.
-struct AmxSuperChain {
-  using F = FormatQ4_K;
-  const AmxUnit& u;
-  float* minima;
-  __m512 y[kTileRows];
-
-  [[gnu::always_inline]] AmxSuperChain(const AmxUnit& unit, float* place) : u(unit), minima(place) {
-    multiply_minima<Blocks256<F>>(*u.x, *u.w, u.slab, minima);
-#pragma GCC unroll 16
-    for (std::size_t r = 0; r < kTileRows; ++r) y[r] = _mm512_setzero_ps();
-  }
-  [[gnu::always_inline]] void add(std::size_t i, const std::int32_t* sum) {
-    const __m512 scale = _mm512_loadu_ps(u.w->scales.fs + (u.b0 + i) * 16);
-#pragma GCC unroll 16
-    for (std::size_t r = 0; r < kTileRows; ++r)
-      y[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sum + r * 16)), scale, y[r]);
-  }
-  [[gnu::always_inline]] void finish() {
-    const float* dx = u.x->d + u.slab * kTileRows;
-    const __m512 d = _mm512_loadu_ps(u.w->scales.d + u.slab * 16);
-    const __m512 minus_dmin = _mm512_loadu_ps(u.w->scales.minus_dmin + u.slab * 16);
 #pragma GCC unroll 16
     for (std::size_t r = 0; r < kTileRows; ++r) {
-      const __m512 of_row = _mm512_set1_ps(dx[r]);
+      const __m512 dx = _mm512_set1_ps(u.x->d[u.slab * kTileRows + r]);
       __m512 acc = _mm512_load_ps(u.acc + r * 16);
-      acc = _mm512_fmadd_ps(y[r], _mm512_mul_ps(d, of_row), acc);
-      acc = _mm512_fmadd_ps(_mm512_load_ps(minima + r * 16), _mm512_mul_ps(minus_dmin, of_row), acc);
+      if constexpr (B::kBlock == 32) {
+        acc = _mm512_fmadd_ps(y[r], dx, acc);
+      } else {
+        const __m512 d = _mm512_loadu_ps(u.w->scales.d + u.slab * 16);
+        const __m512 minus_dmin = _mm512_loadu_ps(u.w->scales.minus_dmin + u.slab * 16);
+        acc = _mm512_fmadd_ps(y[r], _mm512_mul_ps(d, dx), acc);
+        acc = _mm512_fmadd_ps(_mm512_load_ps(minima + r * 16), _mm512_mul_ps(minus_dmin, dx), acc);
+      }
       _mm512_store_ps(u.acc + r * 16, acc);
     }
   }
 };
 
-template <>
-struct AmxWork<Blocks256<FormatQ4_K>> {
-  using F = FormatQ4_K;
-  static constexpr std::size_t kLeastRows = kAmxRows, kUnitBlock = 32;
-  static constexpr std::size_t kBytesPerWeight = 2;
+/// Formats whose scales are apart from their weights.
+template <class B>
+struct AmxBlocks {
+  using F = typename B::Format;
+  using S = AmxShape<F>;
+  static constexpr std::size_t kUnitBlock = 32;
+  static constexpr std::size_t kBytesPerWeight = S::kTileBytes / 512;  ///< in a panel's tiles
 
-  static void configure() { configure_blocks<F>(); }
-  static void put(std::uint8_t* tiles, std::size_t i, __m512i bytes, __m512i) {
-    put_dword<F>(tiles, i, bytes);
+  static void configure() {
+    TileConfig config;
+    for (int i = 0; i < 8; ++i) {
+      config.column_bytes[i] = (i == 4 || i == 5) && !S::kOneProduct ? 32 : 64;
+      config.rows[i] = i < 6 ? 16 : static_cast<std::uint8_t>(S::kWeightRows);
+    }
+    load_config(config);
   }
-  static void run(AmxOrder order) { add_units<F, AmxSuperChain>(order); }
+  /// Dword i of every row of a panel to its places in the tiles, the zero point taken off (unless it is 0 and
+  /// 16 w needs the unsigned range).
+  template <class... Scale>
+  static void put(std::uint8_t* tiles, std::size_t i, __m512i bytes, Scale...) {
+    std::uint8_t* to = tiles + i / 8 * S::kTileBytes + i % 8 * 64;
+    const __m512i w = _mm512_sub_epi8(bytes, _mm512_set1_epi8(static_cast<char>(F::kZero)));
+    _mm512_storeu_si512(to, w);
+    if constexpr (S::kOneProduct)
+      _mm512_storeu_si512(
+          to + 8 * 64, _mm512_and_si512(_mm512_slli_epi16(w, 4), _mm512_set1_epi8(static_cast<char>(0xf0))));
+  }
+  static void run(AmxOrder order) { add_units<F, AmxChain<B>>(order); }
 };
 
 }  // namespace

@@ -29,10 +29,11 @@ inline __m512i packed(__m512i even, __m512i odd) {
   return _mm512_or_si512(_mm512_and_si512(even, _mm512_set1_epi16(0xff)), _mm512_slli_epi16(odd, 8));
 }
 
-template <class F>
-struct AmxWork<Blocks256<F>> {
+template <class B>
+struct AmxSuper {
+  using F = typename B::Format;
   using D = AmxDigits<F>;
-  static constexpr std::size_t kLeastRows = kAmxRows, kUnitBlock = 256;
+  static constexpr std::size_t kUnitBlock = 256;
   static constexpr std::size_t kBytesPerWeight = D::kTwo ? 2 : 1;     ///< in a panel's tiles
   static constexpr std::size_t kTilesBytes = kBytesPerWeight * 1024;  ///< of 64 values of a panel
 
@@ -44,16 +45,11 @@ struct AmxWork<Blocks256<F>> {
 
   /// Dword i of every row of a panel, times the scales of its sub-block.
   static void put(std::uint8_t* tiles, std::size_t i, __m512i bytes, __m512i scale) {
-    const __m512i factor =
-        _mm512_or_si512(_mm512_and_si512(scale, _mm512_set1_epi32(0xffff)), _mm512_slli_epi32(scale, 16));
-    const __m512i zero = _mm512_set1_epi16(F::kZero);
-    __m512i even = _mm512_and_si512(bytes, _mm512_set1_epi16(0xff)), odd = _mm512_srli_epi16(bytes, 8);
+    __m512i even, odd;
+    ManyRows::spread<F>(bytes, scale, even, odd);
     if constexpr (D::kNegated) {
-      even = _mm512_mullo_epi16(_mm512_sub_epi16(zero, even), factor);
-      odd = _mm512_mullo_epi16(_mm512_sub_epi16(zero, odd), factor);
-    } else {
-      even = _mm512_mullo_epi16(_mm512_sub_epi16(even, zero), factor);
-      odd = _mm512_mullo_epi16(_mm512_sub_epi16(odd, zero), factor);
+      even = _mm512_sub_epi16(_mm512_setzero_si512(), even);
+      odd = _mm512_sub_epi16(_mm512_setzero_si512(), odd);
     }
     std::uint8_t* to = tiles + i / 16 * kTilesBytes + i % 16 * 64;
     if constexpr (!D::kTwo) {
@@ -129,8 +125,7 @@ struct AmxWork<Blocks256<F>> {
       std::int32_t* to = sums[at % 2];
       if constexpr (F::kMin) {
         static_assert(D::kSums <= 3);
-        multiply_minima<Blocks256<F>>(*u.x, *u.w, u.slab,
-                                      reinterpret_cast<float*>(to + D::kSums * kTileInts));
+        multiply_minima<B>(*u.x, *u.w, u.slab, reinterpret_cast<float*>(to + D::kSums * kTileInts));
       }
       _tile_stored(0, to, 64);
       _tile_stored(1, to + kTileInts, 64);

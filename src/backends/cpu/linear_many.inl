@@ -54,25 +54,19 @@ inline void add_panel_block(const QuantizedRows& x, const Panel* p, const std::b
   const std::int8_t* q = x.q + t0 * x.stride + 2 * b0 * S::kBlock;
   constexpr std::size_t subs = S::kBlock / S::kWidth;
   Q sum[panels][tokens];
-  if constexpr (S::kBlock == 32) {
-    const std::size_t groups = x.width / 32;
-    ManyRows::add<32, panels, tokens>(weights, b - b0, q, x.stride, sum);
-    for (int i = 0; i < panels; ++i) {
-      const FG d = fg_load(p[i].scales.d + b * kGroup);
-      for (int t = 0; t < tokens; ++t) part[i][t] = fg_fma(fg_from_int(sum[i][t]), d, part[i][t]);
-      if constexpr (S::kMin) {
-        const FG m = fg_load(p[i].scales.m + b * kGroup);
-        for (int t = 0; t < tokens; ++t)
-          part[i][t] =
-              fg_fma(m, fg_set1(x.fsum[(t0 + static_cast<std::size_t>(t)) * groups + b]), part[i][t]);
-      }
-    }
-  } else if constexpr (!S::kScaled) {
+  if constexpr (!S::kScaled) {
     for (std::size_t s = 0; s < subs; ++s) {
       ManyRows::add<S::kWidth, panels, tokens>(weights, (b - b0) * subs + s, q, x.stride, sum);
+      const std::size_t place = (b * subs + s) * kGroup;
       for (int i = 0; i < panels; ++i) {
-        const FG scale = fg_load(p[i].scales.fs + (b * subs + s) * kGroup);
+        const FG scale = fg_load((S::kBlock == 32 ? p[i].scales.d : p[i].scales.fs) + place);
         for (int t = 0; t < tokens; ++t) part[i][t] = fg_fma(fg_from_int(sum[i][t]), scale, part[i][t]);
+        if constexpr (S::kBlock == 32 && S::kMin) {
+          const FG m = fg_load(p[i].scales.m + place);
+          for (int t = 0; t < tokens; ++t)
+            part[i][t] = fg_fma(m, fg_set1(x.fsum[(t0 + static_cast<std::size_t>(t)) * (x.width / 32) + b]),
+                                part[i][t]);
+        }
       }
     }
   } else {

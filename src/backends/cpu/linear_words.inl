@@ -26,9 +26,8 @@ struct ManyRows {
   template <class F>
   static void put(std::byte* weights, std::size_t dword, Q bytes, Q scale) {
     Q even, odd;
-    spread<F>(bytes, even, odd);
-    const Q both = qor(qand(scale, qset1_32(0xffff)), qshl32<16>(scale));
-    put_words(weights, dword, qmul16(even, both), qmul16(odd, both));
+    spread<F>(bytes, scale, even, odd);
+    put_words(weights, dword, even, odd);
   }
 
   template <class F>
@@ -41,6 +40,13 @@ struct ManyRows {
       even = qsub16(qand(bytes, mask), zero);
       odd = qsub16(qshr16<8>(bytes), zero);
     }
+  }
+  template <class F>
+  static void spread(Q bytes, Q scale, Q& even, Q& odd) {
+    spread<F>(bytes, even, odd);
+    const Q both = qor(qand(scale, qset1_32(0xffff)), qshl32<16>(scale));
+    even = qmul16(even, both);
+    odd = qmul16(odd, both);
   }
   static void put_words(std::byte* weights, std::size_t dword, Q even, Q odd) {
     std::byte* to = weights + dword * 2 * kPairBytes;
